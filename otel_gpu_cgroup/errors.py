@@ -9,7 +9,8 @@ GpuCgroupError
 ├── PolicyUnreadable     nobody can say what a cgroup allows
 ├── NvmlUnavailable      no NVML on this host, or none that answers
 ├── NvmlQueryFailed      one NVML query of one device failed
-│   └── NvmlUnsupported  ... because the device does not have what was asked
+│   ├── NvmlUnsupported  ... because the device does not have what was asked
+│   └── NvmlDeviceLost   ... because the device answers nothing any more
 └── MissingExtra         a command needs a package that is not installed
 """
 
@@ -56,6 +57,10 @@ class NvmlQueryFailed(GpuCgroupError):
 
 class NvmlUnsupported(NvmlQueryFailed):
     """The device (or its driver) does not offer what one query asks for."""
+
+
+class NvmlDeviceLost(NvmlQueryFailed):
+    """The device has fallen off the bus or needs a reset; no query of it will be answered."""
 
 
 class MissingExtra(GpuCgroupError):

@@ -155,6 +155,8 @@ class Container:
     """The runtime's id; None where the runtime gives none."""
     name: str | None = None
     pod: Pod | None = None
+    devices: str | None = None
+    """The folder of its cgroup in the v1 `devices` hierarchy; None where that is not mounted."""
 
     @property
     def key(self) -> str:
@@ -206,6 +208,22 @@ class GpuSnapshot:
     problems: tuple[Problem, ...] = ()
     usable: bool = False
     """Whether NVML itself answered."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceInventory:
+    """The GPUs of this host in one cycle, from every source that knows of them."""
+
+    gpus: tuple[Gpu, ...] = ()
+    readings: Mapping[GpuUuid, GpuReading] = field(default_factory=dict)
+    driver_version: str | None = None
+    pci_gpus: int = 0
+    """NVIDIA GPUs on the PCI bus, bound to the nvidia driver or to none."""
+    nvml_gpus: int | None = None
+    """GPUs that NVML lists; None when it has not answered in this cycle."""
+    nvml_finished_at: float | None = None
+    """Monotonic seconds at which an NVML pass last ended; None before the first end."""
+    problems: tuple[Problem, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,16 +285,14 @@ class NodeStats:
     """Seconds since the epoch at the cycle's start."""
     duration: float
     """Seconds."""
+    sealed_at: float
+    """Monotonic seconds at the cycle's end."""
     cgroup_mode: CgroupMode | None
     """None when no cgroup hierarchy was found."""
-    driver_version: str | None
+    inventory: DeviceInventory
     gpus: tuple[GpuReport, ...] = ()
     containers: tuple[ContainerReport, ...] = ()
     problems: tuple[Problem, ...] = ()
-    pci_gpus: int = 0
-    """NVIDIA GPUs on the PCI bus, bound to the nvidia driver or to none."""
-    nvml_gpus: int | None = None
-    """GPUs that NVML lists; None when it did not answer."""
     up: Mapping[Stage, bool] = field(default_factory=dict)
     """Whether a stage works; a stage that does not apply here is absent."""
 

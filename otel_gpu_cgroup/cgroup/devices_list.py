@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from otel_gpu_cgroup.errors import ParseError
-from otel_gpu_cgroup.model import DeviceNode, DeviceType, Permission, PolicySource, Verdict
+from otel_gpu_cgroup.model import READ_WRITE, DeviceNode, DeviceType, Permission, PolicySource, Verdict
 
 _LETTERS: Final = {"r": Permission.READ, "w": Permission.WRITE, "m": Permission.MKNOD}
 _TYPES: Final = {"a": None, "b": DeviceType.BLOCK, "c": DeviceType.CHAR}
@@ -38,12 +38,13 @@ class DeviceRule:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class DevicesList:
     """The device policy that a `devices.list` states.
 
     A list that allows by default may deny some nodes all the same (the kernel does not print its exceptions);
-    for those `allows` says more than the kernel does.
+    for those `allows` says more than the kernel does. Compared by identity: what was found out about a policy is
+    remembered by it, and a node's policies are parsed once.
     """
 
     rules: tuple[DeviceRule, ...]
@@ -60,6 +61,16 @@ class DevicesList:
     def allows(self, node: DeviceNode, permissions: Permission) -> Verdict:
         """Allow if one rule covers the whole request, else deny; never unknown."""
         return Verdict.DENY if self.deciding_rule(node, permissions) is None else Verdict.ALLOW
+
+    def named_minors(self, major: int) -> frozenset[int]:
+        """The minors of character devices that a rule of their own allows read+write."""
+        return frozenset(
+            rule.minor
+            for rule in self.rules
+            if rule.minor is not None
+            and rule.major == major
+            and rule.covers(DeviceNode(DeviceType.CHAR, major, rule.minor), READ_WRITE)
+        )
 
 
 def parse_devices_list(text: str) -> DevicesList:

@@ -37,6 +37,10 @@ class DevicePolicy(Protocol):
         """The kernel's answer to one request that asks for all these permissions at once."""
         ...
 
+    def named_minors(self, major: int) -> frozenset[int]:
+        """The minors that its rules allow read+write one by one; empty where no rules can be listed."""
+        ...
+
 
 def classify(policy: DevicePolicy, gpu_nodes: Iterable[DeviceNode]) -> AccessClass:
     """What a policy means for a host that has these GPU nodes.

@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Finds the cgroup hierarchies of a host and walks them for the cgroups of containers. Only reads."""
+
+from __future__ import annotations
+
+import logging
+import os
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from otel_gpu_cgroup.containers.identity import parse_container
+from otel_gpu_cgroup.containers.mounts import Mount, devices_mount, parse_cgroup_mounts, unified_mount
+from otel_gpu_cgroup.errors import HostUnreadable
+from otel_gpu_cgroup.host import HostPaths, read_text, unreadable
+from otel_gpu_cgroup.model import CgroupLayout, CgroupPath, Container
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+_log: Final = logging.getLogger(__name__)
+_LEAF_LINKS: Final = 2
+"""st_nlink of a folder without subfolders on kernfs (2 + subfolders); btrfs and overlayfs always say 1."""
+
+
+def read_cgroup_layout(host: HostPaths) -> CgroupLayout:
+    """Where the hierarchies that decide on devices are mounted; raises HostUnreadable or ParseError."""
+    mounts = parse_cgroup_mounts(read_text(host.mountinfo))
+    return CgroupLayout(_place(host, devices_mount(mounts)), _place(host, unified_mount(mounts)))
+
+
+def _place(host: HostPaths, mount: Mount | None) -> Path | None:
+    return None if mount is None else host.under_root(mount.point)
+
+
+class ContainerDiscovery:
+    """Finds the containers of a host, cycle after cycle."""
+
+    def __init__(self, host: HostPaths) -> None:
+        self._host = host
+        self._layout = CgroupLayout()
+        self._known: dict[CgroupPath, Container | None] = {}
+
+    @property
+    def layout(self) -> CgroupLayout:
+        """Where the hierarchies were mounted when containers were last looked for."""
+        return self._layout
+
+    def discover(self) -> list[Container]:
+        """Every container that has a cgroup now, in the order of their paths.
+
+        Where both hierarchies are mounted the v1 one is walked: runtimes that use it make their cgroups there.
+        Raises HostUnreadable or ParseError when no hierarchy can be read; what ends during the walk is left out.
+        """
+        try:
+            self._known = {path: self._container(path) for path in _walk(self._root())}
+        except HostUnreadable:
+            self._layout = CgroupLayout()  # so that the next cycle looks for the mounts anew
+            raise
+        return [container for _, container in sorted(self._known.items()) if container is not None]
+
+    def _root(self) -> Path:
+        if self._layout.mode is None:
+            self._layout = read_cgroup_layout(self._host)
+        root = self._layout.devices or self._layout.unified
+        if root is None:
+            where = os.fspath(self._host.mountinfo)
+            raise HostUnreadable(f"{where!r} names no cgroup hierarchy that decides on devices; mount /sys/fs/cgroup")
+        return root
+
+    def _container(self, path: CgroupPath) -> Container | None:
+        """A path's container, parsed once: the paths of the last walk are all that is remembered."""
+        if path in self._known:
+            return self._known[path]
+        container, devices = parse_container(path), self._layout.devices
+        if container is None or devices is None:
+            return container
+        return replace(container, devices=f"{os.fspath(devices)}{path}")
+
+
+def _walk(root: Path) -> Iterator[CgroupPath]:
+    """The paths of all cgroups below a hierarchy's root, without opening the leaves."""
+    top = os.fspath(root)
+    try:
+        folders = _subfolders(top)
+    except OSError as error:
+        raise unreadable(root, error) from error
+    while folders:
+        folder = folders.pop()
+        yield CgroupPath(folder[len(top) :])
+        try:
+            if os.stat(folder).st_nlink != _LEAF_LINKS:
+                folders += _subfolders(folder)
+        except OSError as error:
+            _log.debug("cgroup ended during the walk cgroup=%a error=%s", folder, error)
+
+
+def _subfolders(folder: str) -> list[str]:
+    with os.scandir(folder) as entries:
+        return [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]

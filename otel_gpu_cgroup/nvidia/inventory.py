@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads which NVIDIA GPUs the kernel and the driver's own files name, without NVML."""
+
+from __future__ import annotations
+
+import logging
+import os
+from typing import Final
+
+from otel_gpu_cgroup.errors import Gone, HostUnreadable
+from otel_gpu_cgroup.host import HostPaths, read_names, read_text
+from otel_gpu_cgroup.model import Gpu, PciAddress
+from otel_gpu_cgroup.nvidia.nodes import parse_gpu_information
+
+_log: Final = logging.getLogger(__name__)
+_NVIDIA_VENDOR: Final = "0x10de"
+_DISPLAY_CLASS: Final = "0x03"
+"""PCI base class of display controllers, 3D controllers among them; audio functions and NVSwitches have others."""
+
+
+class PciBus:
+    """The PCI bus as sysfs shows it; what a device is gets read once, for as long as it is there."""
+
+    def __init__(self, host: HostPaths) -> None:
+        self._devices = host.sys / "bus/pci/devices"
+        self._is_gpu: dict[str, bool] = {}
+
+    def read(self) -> tuple[PciAddress, ...]:
+        """The NVIDIA GPUs that the nvidia driver has, or no driver (not those given to a guest by vfio)."""
+        try:
+            names = read_names(self._devices)
+        except HostUnreadable:
+            names = []
+        known = self._is_gpu
+        self._is_gpu = {name: known[name] if name in known else self._read_kind(name) for name in names}
+        return tuple(PciAddress(name) for name, gpu in self._is_gpu.items() if gpu and self._is_ours(name))
+
+    def _read_kind(self, name: str) -> bool:
+        try:
+            vendor, kind = (read_text(self._devices / name / file).strip().lower() for file in ("vendor", "class"))
+        except HostUnreadable as error:
+            _log.debug("PCI device left out device=%s error=%s", name, error)
+            return False
+        return vendor == _NVIDIA_VENDOR and kind.startswith(_DISPLAY_CLASS)
+
+    def _is_ours(self, name: str) -> bool:
+        try:
+            return os.path.basename(os.readlink(self._devices / name / "driver")) == "nvidia"
+        except OSError:
+            return True
+
+
+class GpuFiles:
+    """The driver's information files, read again only while they do not tell everything or others appear."""
+
+    def __init__(self, host: HostPaths) -> None:
+        self._folder = host.proc / "driver/nvidia/gpus"
+        self._known: dict[str, Gpu] = {}
+
+    def read(self) -> tuple[Gpu, ...]:
+        """Every GPU that the driver has; empty where its files are not visible.
+
+        Raises ParseError for a file that is not the driver's.
+        """
+        try:
+            names = read_names(self._folder)
+        except Gone:
+            names = []
+        known = {name: gpu for name in names if (gpu := self._gpu(name)) is not None}
+        self._known = known
+        return tuple(known.values())
+
+    def _gpu(self, name: str) -> Gpu | None:
+        known = self._known.get(name)
+        if known is not None and known.uuid is not None:
+            return known
+        try:
+            return parse_gpu_information(read_text(self._folder / name / "information"))
+        except Gone:
+            return None

@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pure: what one device policy means for the GPUs of this host."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from otel_gpu_cgroup.cgroup.policy import classify
+from otel_gpu_cgroup.model import NVIDIA_MAJOR, READ_WRITE, AccessClass, Gpu, PolicySource, Verdict
+
+if TYPE_CHECKING:
+    from otel_gpu_cgroup.cgroup.policy import DevicePolicy
+
+_MAX_GPU_MINOR: Final = 247
+"""Higher minors of the major are control nodes or unused (nv-chardev-numbers.h of open-gpu-kernel-modules 595)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What a policy allows of the GPUs of this host; equal policies share one."""
+
+    access: AccessClass
+    source: PolicySource = PolicySource.NOBODY
+    gpus: tuple[Gpu, ...] = ()
+    """Those that may be opened read+write."""
+    strangers: tuple[int, ...] = ()
+    """GPU minors that the policy names and this host does not have."""
+
+
+def judge(policy: DevicePolicy, gpus: tuple[Gpu, ...]) -> Judgement:
+    """Ask the policy for each GPU; strangers are told only where any GPU is known at all."""
+    minors = {gpu.minor for gpu in gpus}
+    named = policy.named_minors(NVIDIA_MAJOR) if gpus else frozenset[int]()
+    return Judgement(
+        access=classify(policy, [gpu.node for gpu in gpus]),
+        source=policy.source,
+        gpus=tuple(gpu for gpu in gpus if policy.allows(gpu.node, READ_WRITE) is Verdict.ALLOW),
+        strangers=tuple(sorted(minor for minor in named - minors if minor <= _MAX_GPU_MINOR)),
+    )

@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The NVIDIA GPUs of this host: one NVML pass a cycle, and the collector of each container.
+
+Every NVML call is made on one worker thread; this class waits for it no longer than it is told, and lets go of
+NVML only while no call is in flight: a shutdown under a running call crashes the process.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Final
+
+from otel_gpu_cgroup.errors import Gone, HostUnreadable, ParseError, PolicyUnreadable
+from otel_gpu_cgroup.model import (
+    AccessClass,
+    Container,
+    DeviceInventory,
+    Gpu,
+    GpuSnapshot,
+    GpuUuid,
+    PciAddress,
+    Problem,
+    Stage,
+)
+from otel_gpu_cgroup.nvidia.collector import NvidiaCollector
+from otel_gpu_cgroup.nvidia.inventory import GpuFiles, PciBus
+from otel_gpu_cgroup.nvidia.judgement import Judgement, judge
+from otel_gpu_cgroup.nvidia.nodes import join_gpus, remember_uuids
+from otel_gpu_cgroup.nvidia.nvml_pass import NvmlPass
+from otel_gpu_cgroup.nvidia.snapshot import Clock, SystemClock
+from otel_gpu_cgroup.worker import Worker
+
+if TYPE_CHECKING:
+    from otel_gpu_cgroup.cgroup.reader import PolicyReader
+    from otel_gpu_cgroup.host import HostPaths
+    from otel_gpu_cgroup.nvidia.nvml import Nvml
+
+_REMEMBERED: Final = 4096
+"""Judgements that are kept: one for each different policy of a node."""
+_LET_GO_SECONDS: Final = 1.0
+_SILENT: Final = Problem(
+    Stage.NVML, "NVML", "has not answered in time; device values are absent until it does (a hung driver?)"
+)
+
+
+class NvidiaManager:
+    """Knows the GPUs of this host and what they say."""
+
+    def __init__(
+        self,
+        host: HostPaths,
+        nvml: Nvml,
+        policies: PolicyReader,
+        *,
+        report_unrestricted: bool = False,
+        clock: Clock | None = None,
+    ) -> None:
+        """Containers that may open everything get rows only where `report_unrestricted` says so."""
+        self._pci = PciBus(host)
+        self._files = GpuFiles(host)
+        self._pass = NvmlPass(nvml, PciBus(host), clock or SystemClock())
+        self._worker: Worker[GpuSnapshot] = Worker("gpu-cgroup-nvml")
+        self._policies = policies
+        self._report_unrestricted = report_unrestricted
+        self._judge = functools.lru_cache(maxsize=_REMEMBERED)(judge)
+        self._listed: tuple[Gpu, ...] = ()
+        self._uuids: dict[PciAddress, GpuUuid] = {}
+        self._inventory = DeviceInventory()
+
+    def setup(self) -> None:
+        """Begin the first pass, whose start of NVML can take seconds for each GPU; waits for nothing."""
+        self._worker.submit(self._pass.read)
+
+    def refresh(self, timeout: float) -> DeviceInventory:
+        """One NVML pass, or the end of the one that `setup` began, and what the kernel and the driver's files name."""
+        snapshot = self._worker.ask(self._pass.read, timeout)
+        problems = list((_SILENT,) if snapshot is None else snapshot.problems)
+        if snapshot is not None:
+            self._listed = snapshot.gpus
+        gpus = join_gpus(self._read_files(problems), self._listed)
+        self._uuids, gpus = remember_uuids(self._uuids, gpus)
+        usable = snapshot is not None and snapshot.usable
+        self._inventory = DeviceInventory(
+            gpus=gpus,
+            readings=snapshot.readings if snapshot is not None else {},
+            driver_version=snapshot.driver_version if snapshot is not None else None,
+            pci_gpus=len(self._pci.read()),
+            nvml_gpus=len(self._listed) if usable else None,
+            nvml_finished_at=self._pass.finished_at,
+            problems=tuple(problems),
+        )
+        return self._inventory
+
+    def get_collector(self, container: Container) -> NvidiaCollector:
+        """What the container's policy says now of the GPUs that the last refresh found; raises Gone."""
+        try:
+            policy = self._policies.read(container)
+        except Gone:
+            raise
+        except (HostUnreadable, PolicyUnreadable) as error:
+            problem = Problem(Stage.POLICY, container.cgroup, str(error))
+            return self._collector(Judgement(AccessClass.UNKNOWN), (problem,))
+        return self._collector(self._judge(policy, self._inventory.gpus))
+
+    def destroy(self) -> None:
+        """Shut NVML down on its own thread; while a call hangs nothing is done, the process's end does it."""
+        if not self._worker.busy:
+            self._worker.submit(self._let_go).wait(_LET_GO_SECONDS)
+
+    def _let_go(self) -> GpuSnapshot:
+        self._pass.stop()
+        return GpuSnapshot(0.0)
+
+    def _read_files(self, problems: list[Problem]) -> tuple[Gpu, ...]:
+        try:
+            return self._files.read()
+        except (HostUnreadable, ParseError) as error:
+            problems.append(Problem(Stage.DISCOVERY, "/proc/driver/nvidia/gpus", str(error)))
+            return ()
+
+    def _collector(self, judgement: Judgement, problems: tuple[Problem, ...] = ()) -> NvidiaCollector:
+        unrestricted = judgement.access is AccessClass.UNRESTRICTED
+        silent = unrestricted and not self._report_unrestricted
+        return NvidiaCollector(judgement, self._inventory, problems, silent=silent)

@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pure: GPU identities, from the driver's own files and from NVML, joined by minor number.
+
+`/proc/driver/nvidia/gpus/ADDRESS/information` (nv-procfs.c of open-gpu-kernel-modules 595) names each GPU
+without NVML; NVML adds what the file does not tell, or everything where the file is not visible.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from otel_gpu_cgroup.errors import ParseError
+from otel_gpu_cgroup.model import Gpu, GpuUuid, PciAddress
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+_ADDRESS: Final = re.compile(r"([0-9a-f]{4,8}):([0-9a-f]{2}):([0-9a-f]{2})\.([0-7])", re.IGNORECASE)
+_FORM: Final = "the driver's information on a GPU, which has a line 'Device Minor: N'"
+
+
+def parse_pci_address(text: str) -> PciAddress:
+    """An address with a domain of 4 or 8 digits (NVML writes 8), as the kernel writes it."""
+    match = _ADDRESS.fullmatch(text)
+    if match is None:
+        raise ParseError(text, "a PCI address such as 0000:3b:00.0")
+    domain, bus, device, function = match.groups()
+    return PciAddress(f"{int(domain, 16):04x}:{bus}:{device}.{function}".lower())
+
+
+def parse_gpu_information(text: str) -> Gpu:
+    """The GPU of one information file; its UUID is None while the driver writes question marks."""
+    pairs = (line.partition(":")[::2] for line in text.splitlines())
+    fields = {key.strip(): value.strip() for key, value in pairs}
+    minor, uuid, address = (fields.get(key, "") for key in ("Device Minor", "GPU UUID", "Bus Location"))
+    if not (minor.isascii() and minor.isdigit()):
+        raise ParseError(text, _FORM)
+    return Gpu(
+        minor=int(minor),
+        uuid=GpuUuid(uuid) if uuid and "?" not in uuid else None,
+        model=fields.get("Model") or None,
+        address=parse_pci_address(address) if address else None,
+    )
+
+
+def join_gpus(from_files: Iterable[Gpu], from_nvml: Iterable[Gpu]) -> tuple[Gpu, ...]:
+    """Every GPU that either source knows, by minor number; of two answers NVML's counts."""
+    gpus = {gpu.minor: gpu for gpu in from_files}
+    for gpu in from_nvml:
+        known = gpus.get(gpu.minor, gpu)
+        gpus[gpu.minor] = replace(
+            gpu,
+            uuid=gpu.uuid or known.uuid,
+            model=gpu.model or known.model,
+            address=gpu.address or known.address,
+        )
+    return tuple(gpu for _, gpu in sorted(gpus.items()))
+
+
+def remember_uuids(
+    known: Mapping[PciAddress, GpuUuid], gpus: tuple[Gpu, ...]
+) -> tuple[dict[PciAddress, GpuUuid], tuple[Gpu, ...]]:
+    """The UUIDs of these GPUs by address, and the GPUs with the UUID that was told for their address before."""
+    named = tuple(
+        replace(gpu, uuid=known[gpu.address]) if gpu.uuid is None and gpu.address in known else gpu for gpu in gpus
+    )
+    told = {gpu.address: gpu.uuid for gpu in named if gpu.address is not None and gpu.uuid is not None}
+    return {**known, **told}, named

@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One NVML pass: every GPU is asked once, whatever number of containers may open it.
+
+What one query of one GPU does not answer is absent; it never costs another value or another GPU.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from otel_gpu_cgroup.errors import NvmlDeviceLost, NvmlQueryFailed, NvmlUnsupported, ParseError
+from otel_gpu_cgroup.model import Gpu, GpuReading, GpuSnapshot, GpuUuid, Problem, Stage
+from otel_gpu_cgroup.nvidia.duty_cycle import MAX_PERCENT, WINDOW, Instant, mean_percent, sample_ages
+from otel_gpu_cgroup.nvidia.nvml import Memory, Nvml, NvmlDevice
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+T = TypeVar("T")
+_NO_MEMORY = Memory(None, None)
+
+
+class Clock(Protocol):
+    """The clocks that a pass reads, in seconds."""
+
+    def monotonic(self) -> float:
+        """Never goes back."""
+        ...
+
+    def instant(self) -> Instant:
+        """Now, on both clocks that drivers stamp samples with."""
+        ...
+
+
+class SystemClock:
+    """The kernel's clocks."""
+
+    def monotonic(self) -> float:
+        """CLOCK_MONOTONIC."""
+        return time.monotonic()
+
+    def instant(self) -> Instant:
+        """CLOCK_REALTIME and CLOCK_BOOTTIME."""
+        return Instant(time.time(), time.clock_gettime(time.CLOCK_BOOTTIME))
+
+
+@dataclass(slots=True)
+class _Listed:
+    """One GPU as NVML lists it, and what is remembered of it from pass to pass."""
+
+    gpu: Gpu
+    uuid: GpuUuid
+    device: NvmlDevice
+    unsupported: set[str] = field(default_factory=set)
+    read_at: float | None = None
+    """Monotonic seconds of the previous reading."""
+
+
+class SnapshotReader:
+    """Takes snapshots of all GPUs; lists them anew when their number changes or one of them failed."""
+
+    def __init__(self, nvml: Nvml, clock: Clock) -> None:
+        self._nvml = nvml
+        self._clock = clock
+        self._listed: dict[GpuUuid, _Listed] = {}
+        self._count: int | None = None
+        self._problems: list[Problem] = []
+
+    def forget(self) -> None:
+        """List the GPUs anew in the next pass: NVML was started again, its old handles are dead."""
+        self._count = None
+
+    def read(self) -> GpuSnapshot:
+        """One pass over all GPUs; raises NvmlUnavailable when NVML is down."""
+        taken_at = self._clock.monotonic()
+        self._problems = []
+        version = self._asked("NVML", self._nvml.driver_version)
+        count = self._nvml.device_count()
+        if count != self._count:
+            self._list(count)
+        readings = {listed.uuid: self._read_gpu(listed) for listed in self._listed.values()}
+        if self._problems:
+            self._count = None
+        gpus = tuple(listed.gpu for listed in self._listed.values())
+        return GpuSnapshot(taken_at, gpus, readings, version, tuple(self._problems), usable=True)
+
+    def _list(self, count: int) -> None:
+        """Ask each GPU who it is; what the same set of GPUs does not support is not asked again."""
+        found = (self._asked(f"GPU {index}", partial(self._identify, index)) for index in range(count))
+        listed = {gpu.uuid: gpu for gpu in found if gpu is not None}
+        if listed.keys() == self._listed.keys():
+            for uuid, before in self._listed.items():
+                listed[uuid].unsupported, listed[uuid].read_at = before.unsupported, before.read_at
+        self._listed, self._count = listed, count
+
+    def _identify(self, index: int) -> _Listed:
+        device = self._nvml.device(index)
+        try:
+            gpu = device.identity()
+        except ParseError as error:
+            raise NvmlQueryFailed(str(error)) from error
+        if gpu.uuid is None:
+            raise NvmlQueryFailed("NVML gives no UUID")
+        return _Listed(gpu, gpu.uuid, device)
+
+    def _read_gpu(self, listed: _Listed) -> GpuReading:
+        reading = self._asked(listed.uuid, partial(self._ask_gpu, listed))
+        return GpuReading() if reading is None else reading
+
+    def _ask_gpu(self, listed: _Listed) -> GpuReading:
+        """All values of one GPU; raises NvmlDeviceLost when it answers nothing any more."""
+        memory = self._supported(listed, "memory", listed.device.memory) or _NO_MEMORY
+        duty_cycle, busy = self._duty_cycles(listed)
+        if duty_cycle is None or busy is None:
+            rate = self._supported(listed, "rate", listed.device.utilization_rate)
+            credible = None if rate is None or not 0 <= rate <= MAX_PERCENT else float(rate)
+            duty_cycle, busy = (credible if value is None else value for value in (duty_cycle, busy))
+        return GpuReading(memory.total, memory.used, duty_cycle, None if busy is None else busy / 100)
+
+    def _duty_cycles(self, listed: _Listed) -> tuple[float | None, float | None]:
+        """Percent busy in the last 10 s, and since the previous pass; None where no sample is that young."""
+        samples = self._supported(listed, "samples", listed.device.utilization_samples) or ()
+        ages, now = sample_ages(samples, self._clock.instant()), self._clock.monotonic()
+        since = WINDOW if listed.read_at is None else now - listed.read_at
+        listed.read_at = now
+        return mean_percent(ages, WINDOW), mean_percent(ages, since)
+
+    def _supported(self, listed: _Listed, what: str, query: Callable[[], T]) -> T | None:
+        """The answer; None when the GPU has no such thing (it is asked once) or failed (a Problem)."""
+        if what in listed.unsupported:
+            return None
+        try:
+            return query()
+        except NvmlDeviceLost:
+            raise
+        except NvmlUnsupported:
+            listed.unsupported.add(what)
+        except NvmlQueryFailed as error:
+            self._problems.append(Problem(Stage.NVML, listed.uuid, str(error)))
+        return None
+
+    def _asked(self, subject: str, query: Callable[[], T]) -> T | None:
+        """The answer, or None and a Problem; that NVML as a whole is down is for the caller."""
+        try:
+            return query()
+        except NvmlQueryFailed as error:
+            self._problems.append(Problem(Stage.NVML, subject, str(error)))
+            return None
