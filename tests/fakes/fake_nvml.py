@@ -70,9 +70,7 @@ _COMPILE = (
 )
 
 
-def build(
-    directory: Path, variant: Literal["full", "stub"] = "full", *, without: tuple[str, ...] = ()
-) -> Path:
+def build(directory: Path, variant: Literal["full", "stub"] = "full", *, without: tuple[str, ...] = ()) -> Path:
     """Compile the library unless that was done, and return its folder, for `environment`.
 
     The stub is what a CUDA toolkit links against; `without` names functions that the library does not export.
