@@ -26,7 +26,11 @@ MEMORY_NODE: Final = DeviceNode(DeviceType.CHAR, 1, 1)
 
 
 class DevicePolicy(Protocol):
-    """What one cgroup lets its processes open."""
+    """What one cgroup lets its processes open; compared by identity, as what it means is remembered by it."""
+
+    def __hash__(self) -> int:
+        """By identity."""
+        ...
 
     @property
     def source(self) -> PolicySource:

@@ -5,12 +5,16 @@ from __future__ import annotations
 
 import logging
 import os
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from otel_gpu_cgroup.errors import Gone, HostUnreadable
 from otel_gpu_cgroup.host import HostPaths, read_names, read_text
 from otel_gpu_cgroup.model import Gpu, PciAddress
 from otel_gpu_cgroup.nvidia.nodes import parse_gpu_information
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
 
 _log: Final = logging.getLogger(__name__)
 _NVIDIA_VENDOR: Final = "0x10de"
@@ -51,30 +55,34 @@ class PciBus:
 
 
 class GpuFiles:
-    """The driver's information files, read again only while they do not tell everything or others appear."""
+    """The driver's information files, each read once: reading takes the driver's locks, and can hang with it."""
 
     def __init__(self, host: HostPaths) -> None:
         self._folder = host.proc / "driver/nvidia/gpus"
-        self._known: dict[str, Gpu] = {}
+        self._known: dict[tuple[str, int], Gpu] = {}
 
     def read(self) -> tuple[Gpu, ...]:
         """Every GPU that the driver has; empty where its files are not visible.
 
-        Raises ParseError for a file that is not the driver's.
+        A file is read again while it does not tell the UUID, and when the driver has made it anew (another inode).
+        Raises HostUnreadable, or ParseError for a file that is not the driver's.
         """
         try:
             names = read_names(self._folder)
         except Gone:
             names = []
-        known = {name: gpu for name in names if (gpu := self._gpu(name)) is not None}
-        self._known = known
-        return tuple(known.values())
+        self._known = {key: gpu for name in names for key, gpu in self._read_gpu(name)}
+        return tuple(self._known.values())
 
-    def _gpu(self, name: str) -> Gpu | None:
-        known = self._known.get(name)
-        if known is not None and known.uuid is not None:
-            return known
+    def _read_gpu(self, name: str) -> Iterator[tuple[tuple[str, int], Gpu]]:
+        path = self._folder / name / "information"
         try:
-            return parse_gpu_information(read_text(self._folder / name / "information"))
-        except Gone:
-            return None
+            key = (name, os.stat(path).st_ino)
+            known = self._known.get(key)
+            yield key, known if known is not None and known.uuid is not None else _read_information(path)
+        except (OSError, Gone) as error:
+            _log.debug("GPU file left out file=%s error=%s", path, error)
+
+
+def _read_information(path: Path) -> Gpu:
+    return parse_gpu_information(read_text(path))

@@ -31,6 +31,9 @@ from otel_gpu_cgroup.nvidia.snapshot import Clock, SystemClock
 from otel_gpu_cgroup.worker import Worker
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from otel_gpu_cgroup.cgroup.policy import DevicePolicy
     from otel_gpu_cgroup.cgroup.reader import PolicyReader
     from otel_gpu_cgroup.host import HostPaths
     from otel_gpu_cgroup.nvidia.nvml import Nvml
@@ -62,7 +65,7 @@ class NvidiaManager:
         self._worker: Worker[GpuSnapshot] = Worker("gpu-cgroup-nvml")
         self._policies = policies
         self._report_unrestricted = report_unrestricted
-        self._judge = functools.lru_cache(maxsize=_REMEMBERED)(judge)
+        self._judge = _judging(())
         self._listed: tuple[Gpu, ...] = ()
         self._uuids: dict[PciAddress, GpuUuid] = {}
         self._inventory = DeviceInventory()
@@ -79,6 +82,8 @@ class NvidiaManager:
             self._listed = snapshot.gpus
         gpus = join_gpus(self._read_files(problems), self._listed)
         self._uuids, gpus = remember_uuids(self._uuids, gpus)
+        if gpus != self._inventory.gpus:
+            self._judge = _judging(gpus)
         usable = snapshot is not None and snapshot.usable
         self._inventory = DeviceInventory(
             gpus=gpus,
@@ -100,7 +105,7 @@ class NvidiaManager:
         except (HostUnreadable, PolicyUnreadable) as error:
             problem = Problem(Stage.POLICY, container.cgroup, str(error))
             return self._collector(Judgement(AccessClass.UNKNOWN), (problem,))
-        return self._collector(self._judge(policy, self._inventory.gpus))
+        return self._collector(self._judge(policy))
 
     def destroy(self) -> None:
         """Shut NVML down on its own thread; while a call hangs nothing is done, the process's end does it."""
@@ -122,3 +127,13 @@ class NvidiaManager:
         unrestricted = judgement.access is AccessClass.UNRESTRICTED
         silent = unrestricted and not self._report_unrestricted
         return NvidiaCollector(judgement, self._inventory, problems, silent=silent)
+
+
+def _judging(gpus: tuple[Gpu, ...]) -> Callable[[DevicePolicy], Judgement]:
+    """A judge for these GPUs who remembers what was judged: containers with equal rules share a policy."""
+
+    @functools.lru_cache(maxsize=_REMEMBERED)
+    def judged(policy: DevicePolicy) -> Judgement:
+        return judge(policy, gpus)
+
+    return judged

@@ -46,25 +46,32 @@ def parse_gpu_information(text: str) -> Gpu:
 
 
 def join_gpus(from_files: Iterable[Gpu], from_nvml: Iterable[Gpu]) -> tuple[Gpu, ...]:
-    """Every GPU that either source knows, by minor number; of two answers NVML's counts."""
+    """Every GPU that either source knows, by minor number.
+
+    The files are read in this cycle, NVML's list may be an older one: a UUID that a file has under another minor
+    is that file's.
+    """
     gpus = {gpu.minor: gpu for gpu in from_files}
+    minors = {gpu.uuid: gpu.minor for gpu in gpus.values() if gpu.uuid is not None}
     for gpu in from_nvml:
-        known = gpus.get(gpu.minor, gpu)
-        gpus[gpu.minor] = replace(
-            gpu,
-            uuid=gpu.uuid or known.uuid,
-            model=gpu.model or known.model,
-            address=gpu.address or known.address,
-        )
+        if minors.get(gpu.uuid or GpuUuid(""), gpu.minor) == gpu.minor:
+            gpus[gpu.minor] = _joined(gpus.get(gpu.minor, gpu), gpu)
     return tuple(gpu for _, gpu in sorted(gpus.items()))
+
+
+def _joined(from_file: Gpu, from_nvml: Gpu) -> Gpu:
+    return replace(
+        from_nvml,
+        uuid=from_file.uuid or from_nvml.uuid,
+        model=from_nvml.model or from_file.model,
+        address=from_nvml.address or from_file.address,
+    )
 
 
 def remember_uuids(
     known: Mapping[PciAddress, GpuUuid], gpus: tuple[Gpu, ...]
 ) -> tuple[dict[PciAddress, GpuUuid], tuple[Gpu, ...]]:
     """The UUIDs of these GPUs by address, and the GPUs with the UUID that was told for their address before."""
-    named = tuple(
-        replace(gpu, uuid=known[gpu.address]) if gpu.uuid is None and gpu.address in known else gpu for gpu in gpus
-    )
+    named = tuple(gpu if gpu.uuid or not gpu.address else replace(gpu, uuid=known.get(gpu.address)) for gpu in gpus)
     told = {gpu.address: gpu.uuid for gpu in named if gpu.address is not None and gpu.uuid is not None}
     return {**known, **told}, named

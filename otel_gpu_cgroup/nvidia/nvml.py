@@ -136,11 +136,11 @@ class PyNvml:
 
     def driver_version(self) -> str:
         """As the driver spells it."""
-        return _ask("driver version", pynvml.nvmlSystemGetDriverVersion)
+        return str(_ask("driver version", pynvml.nvmlSystemGetDriverVersion))
 
     def device_count(self) -> int:
         """Counts GPUs that the caller may not open, too."""
-        return _ask("device count", pynvml.nvmlDeviceGetCount)
+        return int(_ask("device count", pynvml.nvmlDeviceGetCount))
 
     def device(self, index: int) -> NvmlDevice:
         """Raises when the GPU with this index does not answer."""

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How this program logs: to stderr, one line each, and a cycle's problems only when they change."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from otel_gpu_cgroup.model import NodeStats, Stage
+
+_log: Final = logging.getLogger(__name__)
+
+
+class LineFormatter(logging.Formatter):
+    """`time level message key=value`, in UTC; whatever a message holds, it stays one line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """One line, with the traceback, if there is one, escaped at its end."""
+        time = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+        text = record.getMessage()
+        if record.exc_info:
+            text += f" traceback={self.formatException(record.exc_info)!a}"
+        shown = "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
+        return f"{time} {record.levelname.lower()} {shown}"
+
+
+def configure_logging(level: str) -> None:
+    """Send this program's log to stderr; libraries speak from the level warning on."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(LineFormatter())
+    logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
+    logging.getLogger("otel_gpu_cgroup").setLevel(level.upper())
+
+
+class ProblemLog:
+    """Logs each problem when it appears and when it has gone, not while it lasts."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[Stage, str], str] = {}
+
+    def note(self, stats: NodeStats) -> None:
+        """Compare this cycle's problems with those of the one before."""
+        now = {(problem.stage, problem.subject): problem.message for problem in stats.problems}
+        for (stage, subject), message in now.items():
+            if (stage, subject) not in self._known:
+                _log.warning("%s stage=%s subject=%a", message, stage, subject)
+        for stage, subject in self._known.keys() - now.keys():
+            _log.info("solved stage=%s subject=%a", stage, subject)
+        self._known = now

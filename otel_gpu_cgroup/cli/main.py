@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command line's entry: options from the settings' table, commands, and the exit status."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from typing import TYPE_CHECKING, Final
+
+from otel_gpu_cgroup.cli.logs import configure_logging
+from otel_gpu_cgroup.errors import GpuCgroupError, SettingsError
+from otel_gpu_cgroup.settings import OPTIONS, Option, Settings, read_settings
+from otel_gpu_cgroup.version import __version__
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+COMMANDS: Final = {
+    "run": "collect and push metrics until SIGTERM or SIGINT",
+    "once": "collect once and print",
+}
+_FATAL: Final = 1
+_USAGE: Final = 2
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; returns the exit status: 0 fine, 1 fatal, 2 usage."""
+    given = [_with_value(word) for word in (sys.argv[1:] if arguments is None else arguments)]
+    chosen = vars(_parser().parse_args(given))
+    command = chosen.pop("command")
+    try:
+        settings = read_settings({name: value for name, value in chosen.items() if value is not None}, os.environ)
+        configure_logging(settings.log_level)
+        return _run_command(command, settings)
+    except SettingsError as error:
+        return _fail(error, _USAGE)
+    except GpuCgroupError as error:
+        return _fail(error, _FATAL)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _FATAL
+
+
+def _run_command(command: str, settings: Settings) -> int:
+    if command == "once":
+        from otel_gpu_cgroup.cli.once import run_once
+
+        return run_once(settings)
+    from otel_gpu_cgroup.cli.run import run_agent
+
+    return run_agent(settings)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="otel-gpu-cgroup",
+        description="Which NVIDIA GPUs each container may open, and what they do, as OpenTelemetry metrics.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for name, summary in COMMANDS.items():
+        command = commands.add_parser(name, help=summary, description=summary, allow_abbrev=False)
+        for option in OPTIONS:
+            if not option.commands or name in option.commands:
+                _add(command, option)
+    return parser
+
+
+def _add(command: argparse.ArgumentParser, option: Option) -> None:
+    action = "append" if option.several else "store"
+    text = f"{option.help} [{option.variable}]".replace("%", "%%")
+    command.add_argument(option.flag, dest=option.name, action=action, metavar=option.metavar, help=text)
+
+
+def _with_value(word: str) -> str:
+    """A flag that may stand bare, with the value that it then stands for: its value comes only after `=`."""
+    bare = {option.flag: option.bare for option in OPTIONS if option.bare is not None}
+    return f"{word}={bare[word]}" if word in bare else word
+
+
+def _fail(error: GpuCgroupError, status: int) -> int:
+    print(f"otel-gpu-cgroup: {error}", file=sys.stderr)
+    return status

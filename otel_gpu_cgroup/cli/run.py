@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`run`: the agent, until it is told to end."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import threading
+from typing import TYPE_CHECKING, Final
+
+from otel_gpu_cgroup.cli.logs import ProblemLog
+from otel_gpu_cgroup.compose import open_cycle, open_host
+from otel_gpu_cgroup.errors import MissingExtra
+from otel_gpu_cgroup.freshness import Freshness
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from otel_gpu_cgroup.cycle import Cycle
+    from otel_gpu_cgroup.host import HostPaths
+    from otel_gpu_cgroup.model import NodeStats
+    from otel_gpu_cgroup.settings import Settings
+
+_log: Final = logging.getLogger(__name__)
+_DRIVER_TIMEOUT: Final = 2.5
+"""Seconds that a cycle waits for the driver: half of what a collection may wait for a cycle."""
+
+
+def run_agent(settings: Settings) -> int:
+    """Collect and push until SIGTERM or SIGINT, then push once more and return 0."""
+    if os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
+        _log.info("OTEL_SDK_DISABLED is true: nothing to do")
+        return 0
+    ended = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: ended.set())
+    with open_host(settings) as host, open_cycle(settings, host, _DRIVER_TIMEOUT) as cycle:
+        _push(settings, host, cycle, ended)
+    return 0
+
+
+def _push(settings: Settings, host: HostPaths, cycle: Cycle, ended: threading.Event) -> None:
+    try:
+        from otel_gpu_cgroup.otel.agent import Agent
+    except ImportError as error:
+        raise MissingExtra("run", "agent") from error
+    freshness = Freshness(_logged(cycle), max_age=settings.interval / 2)
+    agent = Agent(settings, host, freshness)
+    _log.info("started interval=%gs exporter=%s", settings.interval, ",".join(settings.exporter))
+    ended.wait()
+    agent.shutdown(settings.flush_timeout)
+    _log.info("ended")
+
+
+def _logged(cycle: Cycle) -> Callable[[], NodeStats]:
+    """The cycle's collect, whose problems go to the log when they change."""
+    problems = ProblemLog()
+
+    def collect() -> NodeStats:
+        stats = cycle.collect()
+        problems.note(stats)
+        return stats
+
+    return collect

@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The only place that wires: settings in, a cycle that can be run out."""
+
+from __future__ import annotations
+
+import fnmatch
+import tempfile
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from otel_gpu_cgroup.cgroup.reader import PolicyReader
+from otel_gpu_cgroup.containers.discovery import ContainerDiscovery
+from otel_gpu_cgroup.containers.own import read_own_cgroups
+from otel_gpu_cgroup.cycle import Cycle
+from otel_gpu_cgroup.host import HostPaths
+from otel_gpu_cgroup.nvidia.manager import NvidiaManager
+from otel_gpu_cgroup.nvidia.nvml import PyNvml
+from otel_gpu_cgroup.settings import Settings, Unrestricted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from otel_gpu_cgroup.model import Container
+    from otel_gpu_cgroup.nvidia.nvml import Nvml
+
+_DRIVER_PLACES: Final = (
+    "/home/kubernetes/bin/nvidia/lib64",
+    "/run/nvidia/driver/usr/lib/x86_64-linux-gnu",
+    "/run/nvidia/driver/usr/lib/aarch64-linux-gnu",
+    "/run/nvidia/driver/usr/lib64",
+    "/usr/lib/x86_64-linux-gnu",
+    "/usr/lib/aarch64-linux-gnu",
+    "/usr/lib64",
+)
+"""Where GKE, the GPU operator and distributions put the driver's library, below the host's root."""
+
+
+@contextmanager
+def open_host(settings: Settings) -> Iterator[HostPaths]:
+    """The host that is looked at; a simulated one lives as long as the context."""
+    if settings.simulate is None:
+        yield HostPaths(settings.host_root)
+        return
+    from otel_gpu_cgroup.simulate.tree import write_tree
+
+    with tempfile.TemporaryDirectory(prefix="otel-gpu-cgroup-") as folder:
+        write_tree(Path(folder))
+        yield HostPaths(Path(folder))
+
+
+@contextmanager
+def open_cycle(settings: Settings, host: HostPaths, driver_timeout: float) -> Iterator[Cycle]:
+    """The cycle of a host, which begins to reach for the driver at once and lets go of it in the end."""
+    manager = NvidiaManager(
+        host,
+        _nvml(settings, host),
+        PolicyReader(),
+        report_unrestricted=settings.unrestricted is Unrestricted.ALL,
+    )
+    manager.setup()
+    try:
+        yield Cycle(ContainerDiscovery(host), manager, _exclusion(settings), driver_timeout)
+    finally:
+        manager.destroy()
+
+
+def _nvml(settings: Settings, host: HostPaths) -> Nvml:
+    if settings.simulate is not None:
+        from otel_gpu_cgroup.simulate.nvml import SimulatedNvml
+
+        return SimulatedNvml(time.time)
+    places = tuple(host.under_root(f"{place}/libnvidia-ml.so.1") for place in _DRIVER_PLACES)
+    return PyNvml(settings.nvml_library, places)
+
+
+def _exclusion(settings: Settings) -> Callable[[Container], bool]:
+    """Says of a container whether it is this agent's own, or one that the user does not want to see."""
+    own = frozenset[str]() if settings.simulate is not None else read_own_cgroups()
+
+    def is_excluded(container: Container) -> bool:
+        return container.cgroup in own or any(
+            fnmatch.fnmatchcase(name, glob) for name in _names(container) for glob in settings.exclude_containers
+        )
+
+    return is_excluded
+
+
+def _names(container: Container) -> Iterator[str]:
+    """What a user may call a container by."""
+    yield container.key
+    if container.name is not None:
+        yield container.name
+    pod = container.pod
+    if pod is not None and pod.name is not None:
+        yield f"{pod.namespace}/{pod.name}/{pod.container}"

@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The agent's OpenTelemetry side: a MeterProvider whose readers push what the node's cycles find."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+from opentelemetry.sdk.metrics import MeterProvider
+
+from otel_gpu_cgroup.otel.collection import Collection
+from otel_gpu_cgroup.otel.export import create_exporter
+from otel_gpu_cgroup.otel.instruments import AGENT_INSTRUMENTS
+from otel_gpu_cgroup.otel.producer import Producer, ProducingReader
+from otel_gpu_cgroup.otel.register import register
+from otel_gpu_cgroup.otel.resource import agent_resource
+
+if TYPE_CHECKING:
+    from otel_gpu_cgroup.freshness import StatsSource
+    from otel_gpu_cgroup.host import HostPaths
+    from otel_gpu_cgroup.settings import Settings
+
+_log: Final = logging.getLogger(__name__)
+_PATIENCE: Final = 5.0
+"""Seconds that a collection waits for its cycle."""
+
+
+class Agent:
+    """Pushes by every chosen exporter from its making to its shutdown; the exporters share each cycle."""
+
+    def __init__(self, settings: Settings, host: HostPaths, source: StatsSource) -> None:
+        """Raises SettingsError or MissingExtra for an exporter that cannot be made."""
+        collection = Collection(source, _PATIENCE)
+        producer = Producer(collection, settings.exclude_metrics)
+        exporters = [create_exporter(name) for name in settings.exporter if name != "none"]
+        readers = [ProducingReader(exporter, producer, settings.interval * 1000) for exporter in exporters]
+        self._provider = MeterProvider(readers, agent_resource(host), shutdown_on_exit=False)
+        register(self._provider, collection, AGENT_INSTRUMENTS)
+
+    def shutdown(self, timeout: float) -> None:
+        """Push once more and end, within `timeout` seconds; what cannot be pushed by then is lost."""
+        try:
+            self._provider.shutdown(timeout_millis=timeout * 1000)
+        except Exception as error:  # the SDK raises what its readers raised; the process ends anyway
+            _log.warning("the last export was not completed reason=%a", str(error))
