@@ -14,6 +14,7 @@ from otel_gpu_cgroup.cgroup.reader import PolicyReader
 from otel_gpu_cgroup.containers.discovery import ContainerDiscovery
 from otel_gpu_cgroup.containers.own import read_own_cgroups
 from otel_gpu_cgroup.cycle import Cycle
+from otel_gpu_cgroup.errors import SettingsError
 from otel_gpu_cgroup.host import HostPaths
 from otel_gpu_cgroup.nvidia.manager import NvidiaManager
 from otel_gpu_cgroup.nvidia.nvml import PyNvml
@@ -39,8 +40,10 @@ _DRIVER_PLACES: Final = (
 
 @contextmanager
 def open_host(settings: Settings) -> Iterator[HostPaths]:
-    """The host that is looked at; a simulated one lives as long as the context."""
+    """The host that is looked at; a simulated one lives as long as the context. Raises SettingsError."""
     if settings.simulate is None:
+        if not settings.host_root.joinpath("proc").is_dir():
+            raise SettingsError("--host-root", str(settings.host_root), "a folder that has the host's /proc")
         yield HostPaths(settings.host_root)
         return
     from otel_gpu_cgroup.simulate.tree import write_tree

@@ -7,13 +7,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from otel_gpu_cgroup.cgroup.policy import classify
-from otel_gpu_cgroup.model import NVIDIA_MAJOR, READ_WRITE, AccessClass, Gpu, PolicySource, Verdict
+from otel_gpu_cgroup.model import NVIDIA_MAJOR, READ_WRITE, AccessClass, Gpu, PolicySource, Verdict, gpu_node
 
 if TYPE_CHECKING:
     from otel_gpu_cgroup.cgroup.policy import DevicePolicy
 
 _MAX_GPU_MINOR: Final = 247
 """Higher minors of the major are control nodes or unused (nv-chardev-numbers.h of open-gpu-kernel-modules 595)."""
+_ANY_GPU_NODE: Final = tuple(gpu_node(minor) for minor in range(32))
+"""A driver has at most 32 GPUs (NV_MAX_DEVICES) and gives each the first free minor."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,11 +31,15 @@ class Judgement:
 
 
 def judge(policy: DevicePolicy, gpus: tuple[Gpu, ...]) -> Judgement:
-    """Ask the policy for each GPU; strangers are told only where any GPU is known at all."""
+    """Ask the policy for each GPU.
+
+    While no GPU is known (the driver is down), the class is what the policy means for any that there may be, and
+    nothing is a stranger.
+    """
     minors = {gpu.minor for gpu in gpus}
     named = policy.named_minors(NVIDIA_MAJOR) if gpus else frozenset[int]()
     return Judgement(
-        access=classify(policy, [gpu.node for gpu in gpus]),
+        access=classify(policy, [gpu.node for gpu in gpus] or _ANY_GPU_NODE),
         source=policy.source,
         gpus=tuple(gpu for gpu in gpus if policy.allows(gpu.node, READ_WRITE) is Verdict.ALLOW),
         strangers=tuple(sorted(minor for minor in named - minors if minor <= _MAX_GPU_MINOR)),

@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+# make demo    see it work, without a GPU
+# make test    all tests that this machine allows; what it lacks is skipped with its reason
+# make lint    formatting, lint, types, layers
+# make bench   the table of costs
+
+SHELL := /bin/bash
+PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11 python3.14; do \
+  if $$python -c 'import ensurepip, sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then echo $$python; break; fi; done)
+BIN := .venv/bin
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+
+.PHONY: demo test lint bench clean python
+.DELETE_ON_ERROR:
+
+demo: .venv/demo
+	@echo "what the agent would push, three times in five seconds (the last one as it ends):"
+	@timeout --preserve-status --signal=TERM 5 $(BIN)/otel-gpu-cgroup run --simulate --exporter console --interval 2
+	@echo "the same host, looked at once:"
+	@$(BIN)/otel-gpu-cgroup once --simulate
+
+test: .venv/dev
+	@if command -v go >/dev/null; then tests/collector/build >/dev/null; fi
+	$(BIN)/python -m pytest $(TESTS)
+
+lint: .venv/dev
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: .venv/bench
+	$(BIN)/python -m benchmarks
+
+python:
+	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer with venv is needed; name it with PYTHON=..." >&2; exit 1; }
+
+.venv/python: | python
+	$(PYTHON) -m venv .venv
+	$(INSTALL) --upgrade 'pip>=25.1'
+	@touch $@
+
+.venv/demo: pyproject.toml .venv/python
+	$(INSTALL) --editable '.[agent]'
+	@touch $@
+
+.venv/dev: pyproject.toml .venv/python
+	$(INSTALL) --editable '.[all]' --group test --group lint --group typing
+	@touch $@ .venv/demo
+
+.venv/bench: pyproject.toml .venv/dev
+	$(INSTALL) --group bench
+	@touch $@
+
+clean:
+	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
