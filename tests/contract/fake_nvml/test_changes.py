@@ -83,8 +83,18 @@ def test_a_hang_of_one_gpu_holds_no_lock(driver: FakeDriver) -> None:
     assert ask("t.join() or late") == [77]
 
 
+def test_a_slow_gpu_holds_no_lock(driver: FakeDriver) -> None:
+    an_hour = 3600 * 10**6
+    slow = replace(GPU, latency={"nvmlDeviceGetUtilizationRates": an_hour})
+    ask = driver.start(slow, FakeGpu(uuid="GPU-b", minor=1))
+    ask("(late := []) or " + IN_THREAD)
+    wait_until(lambda: driver.counts()["in_flight"] == 1)
+    assert ask("nvmlDeviceGetUUID(nvmlDeviceGetHandleByIndex(1))") == "GPU-b"
+
+
 def test_a_shutdown_during_a_call_is_recorded(driver: FakeDriver) -> None:
     ask = driver.start(GPU)
+    ask("nvmlInit()"), ask("nvmlShutdown()")
     driver.show(GPU, hangs=("nvmlDeviceGetUtilizationRates",))
     ask("(late := []) or " + IN_THREAD)
     wait_until(lambda: driver.counts()["in_flight"] == 1)

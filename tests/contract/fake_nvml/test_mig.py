@@ -34,7 +34,11 @@ CUT = FakeGpu(
             memory=FakeMemory(total=20 * GIB, used=4 * GIB, reserved=1),
         ),
     ),
-    processes=(FakeProcess(pid=21, memory=1, gi=7, ci=0), FakeProcess(pid=22, memory=2, gi=2, ci=1)),
+    processes=(
+        FakeProcess(pid=21, memory=1, gi=7, ci=0),
+        FakeProcess(pid=22, memory=2, gi=2, ci=1),
+        FakeProcess(pid=23, memory=3, gi=2, ci=0),
+    ),
 )
 
 
@@ -51,6 +55,7 @@ def test_an_instance_tells_about_itself(driver: FakeDriver) -> None:
     ask("(i := nvmlDeviceGetMigDeviceHandleByIndex(h, 3)) and None")
     assert ask("[nvmlDeviceIsMigDeviceHandle(handle).value for handle in (i, h)]") == [1, 0]
     assert ask("nvmlDeviceGetName(i), nvmlDeviceGetIndex(i)") == ["NVIDIA A100 MIG 2c.3g.20gb", 3]
+    assert ask.error("nvmlDeviceGetMinorNumber(i)").code == 3
     assert ask("nvmlDeviceGetGpuInstanceId(i), nvmlDeviceGetComputeInstanceId(i)") == [2, 1]
     assert ask("nvmlDeviceGetUUID(nvmlDeviceGetDeviceHandleFromMigDeviceHandle(i))") == "GPU-m"
     assert ask("nvmlDeviceGetMemoryInfo(i, version=nvmlMemory_v2).used") == 4 * GIB
@@ -63,7 +68,7 @@ def test_an_instance_tells_about_itself(driver: FakeDriver) -> None:
 def test_processes_of_a_cut_gpu(driver: FakeDriver) -> None:
     ask = driver.start(CUT)
     ask("(i := nvmlDeviceGetHandleByUUID('MIG-y')) and None")
-    assert ask("[p.pid for p in nvmlDeviceGetComputeRunningProcesses(h)]") == [21, 22]
+    assert ask("[p.pid for p in nvmlDeviceGetComputeRunningProcesses(h)]") == [21, 22, 23]
     assert ask("nvmlDeviceGetComputeRunningProcesses(i)") == [
         {"pid": 22, "usedGpuMemory": 2, "gpuInstanceId": 2, "computeInstanceId": 1}
     ]

@@ -7,6 +7,9 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import pynvml
+import pytest
+
 from tests.fakes.fake_nvml import GIB, FakeGpu, FakeProcess, FakeShare
 
 if TYPE_CHECKING:
@@ -16,7 +19,10 @@ GPU = FakeGpu(uuid="GPU-a", minor=0)
 
 
 def test_an_empty_process_list_succeeds(driver: FakeDriver) -> None:
-    assert driver.start(GPU)("nvmlDeviceGetComputeRunningProcesses(h)") == []
+    ask = driver.start(GPU)
+    assert ask("nvmlDeviceGetComputeRunningProcesses(h)") == []
+    ask("(f := _nvmlGetFunctionPointer('nvmlDeviceGetComputeRunningProcesses_v3')) and (n := c_uint(9)) and None")
+    assert ask("f(h, byref(n), None), n.value") == [0, 0]
 
 
 def test_processes_by_kind(driver: FakeDriver) -> None:
@@ -75,3 +81,13 @@ def test_processes_that_come_between_the_two_calls_do_not_fit(driver: FakeDriver
     ask("(room := (c_nvmlProcessUtilizationSample_t * 100)()) and None")
     assert ask("f(h, room, byref(n), c_ulonglong(0)), n.value") == [7, 150]
     assert len(ask("nvmlDeviceGetProcessUtilization(h, 0)")) == 150
+
+
+@pytest.mark.skipif(not hasattr(pynvml, "nvmlDeviceGetProcessesUtilizationInfo"), reason="the binding is older")
+def test_the_newer_process_utilization_tells_the_same(driver: FakeDriver) -> None:
+    ask = driver.start(replace(GPU, shares=(FakeShare(pid=5, sm=50, memory=4, encoder=3, decoder=2),)))
+    (row,) = ask("nvmlDeviceGetProcessesUtilizationInfo(h, 0)")
+    del row["timeStamp"]
+    engines = {"smUtil": 50, "memUtil": 4, "encUtil": 3, "decUtil": 2, "jpgUtil": 0, "ofaUtil": 0}
+    assert row == {"pid": 5, **engines}
+    assert ask.error("nvmlDeviceGetProcessesUtilizationInfo(h, time.time_ns())").code == 6

@@ -29,6 +29,16 @@ def test_a_wrong_version_word_is_refused(driver: FakeDriver) -> None:
     assert driver.start(GPU).error("nvmlDeviceGetMemoryInfo(h, version=0x01000028)").code == 25
 
 
+@pytest.mark.parametrize(
+    ("function", "words", "version"),
+    [("nvmlDeviceGetPciInfoExt", 16, 0x01000040), ("nvmlDeviceGetTemperatureV", 3, 0x0100000C)],
+)
+def test_version_words_of_structures(driver: FakeDriver, function: str, words: int, version: int) -> None:
+    ask = driver.start(GPU)
+    ask(f"(f := _nvmlGetFunctionPointer('{function}')) and None")
+    assert ask(f"[f(h, (c_uint * {words})(word)) for word in ({version}, {version} + 1, 0)]") == [0, 25, 25]
+
+
 def test_utilization(driver: FakeDriver) -> None:
     ask = driver.start(replace(GPU, utilization=61, memory_utilization=12, encoder=7, decoder=8))
     assert ask("nvmlDeviceGetUtilizationRates(h)") == {"gpu": 61, "memory": 12}
