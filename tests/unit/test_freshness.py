@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import threading
+import time
+
+from otel_gpu_cgroup.freshness import Freshness
+from otel_gpu_cgroup.model import DeviceInventory, NodeStats
+
+
+def a_cycle() -> NodeStats:
+    return NodeStats(
+        taken_at=time.time(),
+        duration=0.0,
+        sealed_at=time.monotonic(),
+        cgroup_mode=None,
+        inventory=DeviceInventory(),
+    )
+
+
+def test_one_cycle_serves_everybody_within_its_age() -> None:
+    freshness = Freshness(a_cycle, max_age=3600)
+    first = freshness.latest(10)
+    assert first is not None
+    assert freshness.latest(10) is first
+    assert freshness.last is first
+
+
+def test_an_old_cycle_is_followed_by_another() -> None:
+    freshness = Freshness(a_cycle, max_age=-1)
+    first = freshness.latest(10)
+    assert first is not None
+    assert freshness.latest(10) is not first
+
+
+def test_a_cycle_that_does_not_end_in_time_gives_nothing_rather_than_the_old_one() -> None:
+    release = threading.Event()
+    cycles = iter((a_cycle, lambda: a_cycle() if release.wait(10) else a_cycle(), a_cycle))
+    freshness = Freshness(lambda: next(cycles)(), max_age=-1)
+    first = freshness.latest(10)
+    assert first is not None
+    assert freshness.latest(0.01) is None
+    assert freshness.last is first
+    release.set()
