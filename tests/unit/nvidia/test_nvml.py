@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,6 +12,8 @@ from otel_gpu_cgroup.nvidia.nvml import Memory, NvmlDevice, PyNvml
 from tests.fakes.fake_nvml import GIB, FakeGpu, FakeMemory, Recorded, World
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.conftest import LoadedDriver
 
 USED = FakeMemory(total=80 * GIB, used=5 * GIB, reserved=GIB)

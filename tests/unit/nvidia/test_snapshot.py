@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One pass over the GPUs, driven through real pynvml by the C fake."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from otel_gpu_cgroup.errors import NvmlUnavailable
+from otel_gpu_cgroup.model import GpuReading, GpuUuid
+from otel_gpu_cgroup.nvidia.nvml import PyNvml
+from otel_gpu_cgroup.nvidia.snapshot import SnapshotReader, SystemClock
+from tests.fakes.fake_nvml import GIB, FakeGpu, FakeMemory, Recorded, Steady, World, uniform_gpus
+
+if TYPE_CHECKING:
+    from tests.conftest import LoadedDriver
+
+A, B = GpuUuid("GPU-a"), GpuUuid("GPU-b")
+MEMORY = FakeMemory(total=80 * GIB, used=5 * GIB)
+SECOND = 1_000_000
+
+
+def reader(driver: LoadedDriver, *gpus: FakeGpu) -> SnapshotReader:
+    driver.set(World(gpus=gpus))
+    nvml = PyNvml(driver.library)
+    nvml.start()
+    return SnapshotReader(nvml, SystemClock())
+
+
+def calls(driver: LoadedDriver) -> int:
+    return sum(count for name, count in driver.counts().items() if name.startswith("nvml"))
+
+
+def test_a_snapshot_has_every_gpu_and_its_values(driver: LoadedDriver) -> None:
+    recorded = Recorded(((15 * SECOND, 100), (6 * SECOND, 20), (SECOND, 45)))
+    snapshot = reader(
+        driver,
+        FakeGpu(uuid=A, minor=1, name="L4", memory=MEMORY, samples=recorded),
+        FakeGpu(uuid=B, minor=0, samples=Steady((0,))),
+    ).read()
+    assert [(gpu.uuid, gpu.minor, gpu.index, gpu.model) for gpu in snapshot.gpus] == [
+        (A, 1, 0, "L4"),
+        (B, 0, 1, "NVIDIA H100 80GB HBM3"),
+    ]
+    # 100 is older than 10 s; (20 + 45) / 2 is no whole number, and cAdvisor would have said 32
+    assert snapshot.readings[A] == GpuReading(80 * GIB, 5 * GIB, 32.5, 0.325)
+    assert snapshot.readings[B].duty_cycle == 0
+    assert snapshot.usable
+    assert not snapshot.problems
+
+
+@pytest.mark.parametrize("clock", ["epoch", "boottime"])
+def test_both_sample_clocks(driver: LoadedDriver, clock: str) -> None:
+    gpu = FakeGpu(uuid=A, minor=0, samples=Steady((40, 60)), clock="epoch" if clock == "epoch" else "boottime")
+    reading = reader(driver, gpu).read().readings[A]
+    assert reading.duty_cycle == pytest.approx(50, abs=1)
+
+
+def test_utilization_is_of_the_time_since_the_previous_pass(driver: LoadedDriver) -> None:
+    snapshots = reader(driver, FakeGpu(uuid=A, minor=0, samples=Recorded(((5 * SECOND, 80),))))
+    assert snapshots.read().readings[A].utilization == 0.8
+    driver.set(World(gpus=(FakeGpu(uuid=A, minor=0, samples=Recorded(((5 * SECOND, 80), (0, 20)))),)))
+    second = snapshots.read().readings[A]
+    assert second.utilization == 0.2
+    assert second.duty_cycle == 50.0
+
+
+@pytest.mark.parametrize("samples", [Recorded(), Recorded(((20 * SECOND, 99),))], ids=["none", "none young"])
+def test_an_idle_gpu_whose_samples_ran_dry_falls_back_to_the_rate(driver: LoadedDriver, samples: Recorded) -> None:
+    reading = reader(driver, FakeGpu(uuid=A, minor=0, samples=samples, utilization=3)).read().readings[A]
+    assert (reading.duty_cycle, reading.utilization) == (3.0, 0.03)
+
+
+def test_a_rate_above_100_is_no_value(driver: LoadedDriver) -> None:
+    gpu = FakeGpu(uuid=A, minor=0, samples=Recorded(), utilization=250)
+    assert reader(driver, gpu).read().readings[A].duty_cycle is None
+
+
+def test_what_one_gpu_does_not_support_costs_that_value_alone_and_is_asked_once(driver: LoadedDriver) -> None:
+    unsupported = ("nvmlDeviceGetSamples", "nvmlDeviceGetUtilizationRates")
+    snapshots = reader(driver, FakeGpu(uuid=A, minor=0, memory=MEMORY, unsupported=unsupported))
+    before = driver.counts()
+    first, second = snapshots.read(), snapshots.read()
+    assert first.readings == second.readings == {A: GpuReading(80 * GIB, 5 * GIB)}
+    assert not first.problems
+    asked = {name: driver.counts()[name] - before.get(name, 0) for name in unsupported}
+    assert asked == {"nvmlDeviceGetSamples": 1, "nvmlDeviceGetUtilizationRates": 1}
+
+
+@pytest.mark.parametrize("code", [15, 16], ids=["lost", "needs a reset"])
+def test_a_lost_gpu_is_one_problem_and_the_others_go_on(driver: LoadedDriver, code: int) -> None:
+    snapshots = reader(
+        driver,
+        FakeGpu(uuid=A, minor=0, memory=MEMORY, errors={"nvmlDeviceGetMemoryInfo*": code}),
+        FakeGpu(uuid=B, minor=1, memory=MEMORY),
+    )
+    snapshot = snapshots.read()
+    assert [problem.subject for problem in snapshot.problems] == [A]
+    assert snapshot.readings[A] == GpuReading()
+    assert snapshot.readings[B].memory_used == 5 * GIB
+    driver.set(World(gpus=(FakeGpu(uuid=A, minor=0, memory=MEMORY), FakeGpu(uuid=B, minor=1, memory=MEMORY))))
+    assert snapshots.read().readings[A].memory_used == 5 * GIB
+
+
+def test_a_gpu_that_does_not_say_who_it_is_costs_no_other_gpu_and_is_asked_again(driver: LoadedDriver) -> None:
+    nameless = FakeGpu(uuid=A, minor=0, errors={"nvmlDeviceGetMinorNumber": 999})
+    snapshots = reader(driver, nameless, FakeGpu(uuid=B, minor=1))
+    snapshot = snapshots.read()
+    assert [gpu.uuid for gpu in snapshot.gpus] == [B]
+    assert [problem.subject for problem in snapshot.problems] == ["GPU 0"]
+    driver.set(World(gpus=(FakeGpu(uuid=A, minor=0), FakeGpu(uuid=B, minor=1))))
+    assert [gpu.uuid for gpu in snapshots.read().gpus] == [A, B]
+
+
+def test_gpus_are_listed_anew_when_their_number_changes(driver: LoadedDriver) -> None:
+    snapshots = reader(driver, FakeGpu(uuid=A, minor=0))
+    snapshots.read()
+    driver.set(World(gpus=(FakeGpu(uuid=A, minor=0), FakeGpu(uuid=B, minor=1))))
+    assert [gpu.uuid for gpu in snapshots.read().gpus] == [A, B]
+    driver.set(World(gpus=(FakeGpu(uuid=B, minor=1),)))
+    assert [gpu.uuid for gpu in snapshots.read().gpus] == [B]
+
+
+def test_a_pass_over_known_gpus_asks_each_for_its_values_alone(driver: LoadedDriver) -> None:
+    snapshots = reader(driver, *uniform_gpus(8))
+    snapshots.read()
+    before = calls(driver)
+    snapshots.read()
+    # driver version and count; for each GPU its memory, its samples by one call for the size and one for them, and
+    # its rate, as no sample is younger than the pass just before
+    assert calls(driver) - before == 2 + 8 * 4
+
+
+@pytest.mark.parametrize("code", [1, 9, 18])
+def test_a_driver_that_went_away_is_no_snapshot(driver: LoadedDriver, code: int) -> None:
+    snapshots = reader(driver, FakeGpu(uuid=A, minor=0))
+    driver.set(World(errors={"nvmlDeviceGetCount*": code}))
+    with pytest.raises(NvmlUnavailable):
+        snapshots.read()
+
+
+def test_a_name_that_is_no_text_costs_that_gpu_alone(driver: LoadedDriver) -> None:
+    garbled = FakeGpu(uuid=A, minor=0, name=b"\xff\xfe")
+    snapshot = reader(driver, garbled, FakeGpu(uuid=B, minor=1)).read()
+    assert [gpu.uuid for gpu in snapshot.gpus] == [B]
+    assert len(snapshot.problems) == 1

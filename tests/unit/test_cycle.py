@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The cycle over the simulated host's files, which the test changes as a kernel would."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING
+
+import pytest
+
+from otel_gpu_cgroup.cgroup.reader import PolicyReader
+from otel_gpu_cgroup.containers.discovery import ContainerDiscovery
+from otel_gpu_cgroup.cycle import Cycle
+from otel_gpu_cgroup.host import HostPaths
+from otel_gpu_cgroup.model import AccessClass, CgroupMode, Container, ContainerReport, NodeStats, Stage
+from otel_gpu_cgroup.nvidia.manager import NvidiaManager
+from otel_gpu_cgroup.simulate.machine import CONTAINERS, GPUS, SimulatedContainer
+from otel_gpu_cgroup.simulate.nvml import SimulatedNvml
+from otel_gpu_cgroup.simulate.tree import devices_list, write_tree
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from otel_gpu_cgroup.nvidia.collector import NvidiaCollector
+
+NOW = 1_790_000_000.0
+SHARED = [container for container in CONTAINERS if container.minors == (4,)]
+TRAINER = next(container for container in CONTAINERS if len(container.minors) == 4)
+PRIVILEGED = next(container for container in CONTAINERS if container.privileged)
+EMPTY = next(container for container in CONTAINERS if not container.minors and not container.privileged)
+
+
+class Host:
+    """The simulated host in a folder, looked at by the real code."""
+
+    def __init__(self, root: Path, *, report_unrestricted: bool = False) -> None:
+        self.root = root
+        write_tree(root)
+        paths = HostPaths(root)
+        manager = NvidiaManager(
+            paths, SimulatedNvml(lambda: NOW), PolicyReader(), report_unrestricted=report_unrestricted
+        )
+        self.excluded: set[str] = set()
+        self.cycle = Cycle(ContainerDiscovery(paths), manager, lambda container: container.key in self.excluded, 30)
+
+    def rules(self, container: SimulatedContainer) -> Path:
+        return devices_list(self.root, container.cgroup)
+
+    def report(self, container: SimulatedContainer) -> ContainerReport:
+        return find(self.cycle.collect(), container)
+
+
+def find(stats: NodeStats, container: SimulatedContainer) -> ContainerReport:
+    [report] = [report for report in stats.containers if report.container.cgroup == container.cgroup]
+    return report
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Host:
+    return Host(tmp_path)
+
+
+def uuids(*minors: int) -> list[str]:
+    by_minor = {gpu.minor: gpu.uuid for gpu in GPUS}
+    return [by_minor[minor] for minor in minors]
+
+
+def test_every_container_gets_the_gpus_that_its_rules_name(host: Host) -> None:
+    stats = host.cycle.collect()
+    assert stats.cgroup_mode is CgroupMode.V1
+    assert not stats.problems
+    assert stats.up == {Stage.DISCOVERY: True, Stage.POLICY: True, Stage.NVML: True}
+    found = {report.container.cgroup: [row.id for row in report.accelerators] for report in stats.containers}
+    assert found == {container.cgroup: uuids(*container.minors) for container in CONTAINERS}
+
+
+def test_a_gpu_knows_who_may_open_it(host: Host) -> None:
+    holders = {report.gpu.minor: len(report.containers) for report in host.cycle.collect().gpus}
+    assert holders == {0: 1, 1: 1, 2: 1, 3: 1, 4: 2, 5: 1, 6: 1, 7: 0}
+
+
+def test_values_are_those_of_the_gpu_with_that_minor(host: Host) -> None:
+    by_uuid = {gpu.uuid: gpu for gpu in GPUS}
+    for row in host.report(TRAINER).accelerators:
+        assert row.memory_used == by_uuid[row.id].memory_used(NOW)
+
+
+def test_rw_changed_to_m_takes_the_row_away(host: Host) -> None:
+    rules = host.rules(SHARED[0])
+    assert len(host.report(SHARED[0]).accelerators) == 1
+    rules.write_text(rules.read_text().replace("c 195:4 rw", "c 195:4 m"))
+    stats = host.cycle.collect()
+    assert find(stats, SHARED[0]).accelerators == ()
+    assert find(stats, SHARED[0]).access is AccessClass.NONE
+    assert len(find(stats, SHARED[1]).accelerators) == 1
+
+
+def test_rules_that_are_written_after_the_container_appeared_are_seen(host: Host) -> None:
+    assert host.report(EMPTY).accelerators == ()
+    with host.rules(EMPTY).open("a") as rules:
+        rules.write("c 195:7 rw\n")
+    assert [row.id for row in host.report(EMPTY).accelerators] == uuids(7)
+
+
+@pytest.mark.parametrize(("shown", "rows"), [(True, 8), (False, 0)], ids=["all", "none"])
+def test_an_unrestricted_container_gets_rows_only_where_that_is_asked_for(
+    tmp_path: Path, *, shown: bool, rows: int
+) -> None:
+    report = Host(tmp_path, report_unrestricted=shown).report(PRIVILEGED)
+    assert report.access is AccessClass.UNRESTRICTED
+    assert len(report.accelerators) == rows
+
+
+def test_one_malformed_list_costs_no_other_container_anything(host: Host) -> None:
+    host.rules(SHARED[0]).write_text("c 195:4 rw\nnonsense\n")
+    stats = host.cycle.collect()
+    assert find(stats, SHARED[0]).access is AccessClass.UNKNOWN
+    assert len(find(stats, SHARED[1]).accelerators) == 1
+    [problem] = stats.problems
+    assert (problem.stage, problem.subject) == (Stage.POLICY, SHARED[0].cgroup)
+    assert "nonsense" in problem.message
+
+
+def test_a_container_that_ends_is_gone_without_a_problem(host: Host) -> None:
+    host.cycle.collect()
+    shutil.rmtree(host.rules(EMPTY).parent)
+    stats = host.cycle.collect()
+    assert EMPTY.cgroup not in {report.container.cgroup for report in stats.containers}
+    assert not stats.problems
+
+
+def test_a_container_that_ends_between_the_walk_and_the_read_is_left_out(host: Host) -> None:
+    host.rules(EMPTY).unlink()  # as a cgroup that is removed while it is looked at
+    stats = host.cycle.collect()
+    assert EMPTY.cgroup not in {report.container.cgroup for report in stats.containers}
+    assert not stats.problems
+
+
+def test_an_excluded_container_stays_in_the_count_and_has_no_row(host: Host) -> None:
+    key = host.report(SHARED[0]).container.key
+    host.excluded.add(key)
+    stats = host.cycle.collect()
+    assert find(stats, SHARED[0]) == ContainerReport(
+        find(stats, SHARED[0]).container, AccessClass.EXCLUDED, find(stats, SHARED[0]).source
+    )
+    assert {report.gpu.minor: len(report.containers) for report in stats.gpus}[4] == 1
+
+
+def test_two_cgroups_with_one_id_are_one_container(host: Host) -> None:
+    key = host.report(SHARED[1]).container.key
+    twin = host.root / "sys/fs/cgroup/devices/z" / f"docker-{key}.scope"
+    twin.mkdir(parents=True)
+    (twin / "devices.list").write_text("c 195:7 rw\n")
+    stats = host.cycle.collect()
+    assert sum(report.container.key == key for report in stats.containers) == 1
+    [problem] = stats.problems
+    assert problem.stage is Stage.DISCOVERY
+
+
+def test_a_host_without_cgroups_is_a_problem_and_still_tells_its_gpus(host: Host) -> None:
+    (host.root / "proc/1/mountinfo").write_text("22 1 0:21 / /proc rw - proc proc rw\n")
+    stats = host.cycle.collect()
+    assert stats.cgroup_mode is None
+    assert stats.up[Stage.DISCOVERY] is False
+    assert [problem.stage for problem in stats.problems] == [Stage.DISCOVERY]
+    assert len(stats.gpus) == 8
+
+
+def test_what_nobody_foresaw_costs_one_container_and_is_told(tmp_path: Path) -> None:
+    host = Host(tmp_path)
+
+    class Faulty(NvidiaManager):
+        def get_collector(self, container: Container) -> NvidiaCollector:
+            if container.cgroup == TRAINER.cgroup:
+                raise RuntimeError("a defect")
+            return super().get_collector(container)
+
+    paths = HostPaths(tmp_path)
+    manager = Faulty(paths, SimulatedNvml(lambda: NOW), PolicyReader())
+    stats = Cycle(ContainerDiscovery(paths), manager, lambda _: False, 30).collect()
+    assert find(stats, TRAINER).access is AccessClass.UNKNOWN
+    assert len(find(stats, SHARED[0]).accelerators) == 1
+    assert [(problem.stage, problem.subject) for problem in stats.problems] == [(Stage.CYCLE, TRAINER.cgroup)]
+    assert len(host.cycle.collect().problems) == 0
