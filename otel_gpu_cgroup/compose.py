@@ -84,17 +84,7 @@ def _exclusion(settings: Settings) -> Callable[[Container], bool]:
 
     def is_excluded(container: Container) -> bool:
         return container.cgroup in own or any(
-            fnmatch.fnmatchcase(name, glob) for name in _names(container) for glob in settings.exclude_containers
+            fnmatch.fnmatchcase(container.key, glob) for glob in settings.exclude_containers
         )
 
     return is_excluded
-
-
-def _names(container: Container) -> Iterator[str]:
-    """What a user may call a container by."""
-    yield container.key
-    if container.name is not None:
-        yield container.name
-    pod = container.pod
-    if pod is not None and pod.name is not None:
-        yield f"{pod.namespace}/{pod.name}/{pod.container}"

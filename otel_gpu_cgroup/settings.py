@@ -141,11 +141,11 @@ OPTIONS: Final = (
         "exclude_containers",
         _parse_list,
         "globs",
-        "leave out containers whose namespace/pod/container, name or id matches; repeatable",
+        "leave out containers whose id matches; repeatable",
         "GLOB",
         several=True,
     ),
-    Option("exclude_metrics", _parse_list, "globs", "leave out metrics; repeatable", "GLOB", ("run",), several=True),
+    Option("exclude_metrics", _parse_list, "globs", "leave out metrics whose name matches; repeatable", "GLOB", several=True),
     Option(
         "log_level", _parse_log_level, ", ".join(_LOG_LEVELS), "what goes to stderr", "{" + ",".join(_LOG_LEVELS) + "}"
     ),

@@ -208,7 +208,7 @@ def _load(path: Path) -> None:
 def _ask(what: str, query: Callable[[], T]) -> T:
     try:
         return query()
-    except (pynvml.NVMLError, pynvml.NVMLLibraryMismatchError, UnicodeDecodeError) as error:
+    except (pynvml.NVMLError, UnicodeDecodeError) as error:
         raise _failure(what, error) from error
 
 
