@@ -16,6 +16,8 @@ from otel_gpu_cgroup.model import READ_WRITE, DeviceNode, DeviceType, Permission
 
 _LETTERS: Final = {"r": Permission.READ, "w": Permission.WRITE, "m": Permission.MKNOD}
 _TYPES: Final = {"a": None, "b": DeviceType.BLOCK, "c": DeviceType.CHAR}
+_MAX_DIGITS: Final = 10
+"""Of the kernel's unsigned 32-bit numbers."""
 _FORM: Final = "a rule of the form 'TYPE MAJOR:MINOR ACCESS', such as 'c 195:0 rw'"
 
 
@@ -89,7 +91,7 @@ def _parse_rule(line: str) -> DeviceRule:
 def _parse_number(text: str, line: str) -> int | None:
     if text == "*":
         return None
-    if text.isascii() and text.isdigit():
+    if text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS:
         return int(text)
     raise ParseError(line, _FORM)
 

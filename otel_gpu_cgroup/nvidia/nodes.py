@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 _ADDRESS: Final = re.compile(r"([0-9a-f]{4,8}):([0-9a-f]{2}):([0-9a-f]{2})\.([0-7])", re.IGNORECASE)
+_MINOR: Final = re.compile(r"[0-9]{1,10}")
 _FORM: Final = "the driver's information on a GPU, which has a line 'Device Minor: N'"
 
 
@@ -35,7 +36,7 @@ def parse_gpu_information(text: str) -> Gpu:
     pairs = (line.partition(":")[::2] for line in text.splitlines())
     fields = {key.strip(): value.strip() for key, value in pairs}
     minor, uuid, address = (fields.get(key, "") for key in ("Device Minor", "GPU UUID", "Bus Location"))
-    if not (minor.isascii() and minor.isdigit()):
+    if _MINOR.fullmatch(minor) is None:
         raise ParseError(text, _FORM)
     return Gpu(
         minor=int(minor),
