@@ -25,14 +25,17 @@ class Mount:
 
     point: str
     root: str
-    """Which cgroup of the hierarchy is mounted there; "/" is all of it, as the reader's namespace sees it."""
+    """Which cgroup of the hierarchy is mounted there, as the reader's cgroup namespace sees it.
+
+    "/" is the namespace's own root, and "/.." and "/../.." are above it.
+    """
     controllers: frozenset[str] | None
     """The v1 controllers; None for cgroup2."""
 
 
 def parse_cgroup_mounts(mountinfo: str) -> tuple[Mount, ...]:
     """The cgroup mounts among all mounts, in their order; ParseError names the line that is no mount."""
-    lines = (line for line in mountinfo.splitlines() if " - cgroup" in line)
+    lines = (line for line in mountinfo.split("\n") if " - cgroup" in line)
     return tuple(mount for line in lines if (mount := _parse_mount(line)) is not None)
 
 
@@ -47,7 +50,14 @@ def unified_mount(mounts: tuple[Mount, ...]) -> Mount | None:
 
 
 def _widest(mounts: Iterable[Mount]) -> Mount | None:
-    return min(mounts, key=lambda mount: (len(mount.root), len(mount.point)), default=None)
+    return min(mounts, key=_narrowness, default=None)
+
+
+def _narrowness(mount: Mount) -> tuple[int, int, int]:
+    """Least for the root that is farthest up with no folder below it; the point decides between equals."""
+    folders = [folder for folder in mount.root.split("/") if folder]
+    above = folders.count("..")
+    return len(folders) - above, -above, len(mount.point)
 
 
 def _parse_mount(line: str) -> Mount | None:

@@ -11,7 +11,7 @@ from otel_gpu_cgroup.host import read_text
 
 def parse_own_cgroups(text: str) -> frozenset[str]:
     """The cgroups that a /proc/PID/cgroup names (lines `ID:CONTROLLERS:PATH`), and all cgroups above them."""
-    paths = (PurePosixPath(line.split(":", 2)[2]) for line in text.splitlines() if line.count(":") >= 2)
+    paths = (PurePosixPath(line.split(":", 2)[2]) for line in text.split("\n") if line.count(":") >= 2)
     return frozenset(str(path) for own in paths for path in (own, *own.parents) if str(path) != "/")
 
 
