@@ -55,7 +55,7 @@ class ContainerDiscovery:
         try:
             self._known = {path: self._container(path) for path in _walk(self._root())}
         except HostUnreadable:
-            self._layout = CgroupLayout()  # so that the next cycle looks for the mounts anew
+            self._layout, self._known = CgroupLayout(), {}  # so that the next cycle looks for the mounts anew
             raise
         return [container for _, container in sorted(self._known.items()) if container is not None]
 
