@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Discovery in this machine's own cgroup hierarchies, with containers that runc makes."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+
+from otel_gpu_cgroup.containers.discovery import ContainerDiscovery, read_cgroup_layout
+from otel_gpu_cgroup.containers.mounts import devices_mount, parse_cgroup_mounts
+from otel_gpu_cgroup.host import HostPaths
+from otel_gpu_cgroup.model import Runtime
+from tests.support.devices_cgroup import devices_cgroup, need_devices_cgroup
+from tests.support.need import need
+from tests.support.runc import Bind, RuncSpec, devices_hierarchy, docker_cgroup, need_runc, runc_container
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.mark.parametrize(
+    ("above", "runtime", "pod"),
+    [
+        ("/docker/{id}", Runtime.DOCKER, None),
+        ("/system.slice/docker-{id}.scope", Runtime.DOCKER, None),
+        (
+            "/kubepods/burstable/pod7f0dd8f9-4b9c-4d5e-a5b3-9a1c1f0d1b2e/{id}",
+            Runtime.CONTAINERD,
+            "7f0dd8f9-4b9c-4d5e-a5b3-9a1c1f0d1b2e",
+        ),
+        (
+            "/kubepods.slice/kubepods-pod7f0dd8f9_4b9c_4d5e_a5b3_9a1c1f0d1b2e.slice/crio-{id}.scope",
+            Runtime.CRIO,
+            "7f0dd8f9-4b9c-4d5e-a5b3-9a1c1f0d1b2e",
+        ),
+    ],
+)
+def test_a_container_is_found_while_it_runs(above: str, runtime: Runtime, pod: str | None, tmp_path: Path) -> None:
+    need_runc()
+    identity = secrets.token_hex(32)
+    discovery = ContainerDiscovery(HostPaths())
+    before = {container.id for container in discovery.discover()}
+    with runc_container(tmp_path, RuncSpec(above.format(id=identity))) as real:
+        found = {container.id: container for container in discovery.discover()}[identity]
+    after = {container.id for container in discovery.discover()}
+    assert identity not in before
+    assert identity not in after
+    assert found.devices == os.fspath(real.devices_cgroup)
+    assert found.cgroup == real.cgroup
+    assert found.runtime is runtime
+    assert (found.pod.uid if found.pod else None) == pod
+
+
+def test_names_that_the_kernel_permits_break_nothing(tmp_path: Path) -> None:
+    need_devices_cgroup(tmp_path)
+    identity = secrets.token_hex(32)
+    with devices_cgroup() as outer:
+        hostile = [b"\x1b[31mred", b"caf\xe9 \xff", b"x" * 255, "\u202etxt".encode(), b"a\rb"]
+        folders = [os.path.join(os.fsencode(outer.path), name) for name in hostile]
+        inner = [os.path.join(folder, identity.encode()) for folder in folders]
+        made = [*folders, *inner]
+        for folder in made:
+            os.mkdir(folder)
+        try:
+            found = [container for container in ContainerDiscovery(HostPaths()).discover() if container.id == identity]
+        finally:
+            for folder in reversed(made):
+                os.rmdir(folder)
+    assert sorted(os.fsencode(container.devices or "") for container in found) == sorted(inner)
+
+
+def test_the_whole_hierarchy_is_preferred_to_the_part_that_is_this_containers_own(tmp_path: Path) -> None:
+    need_runc()
+    shared = Bind(str(devices_hierarchy()), "/host/devices")
+    with runc_container(tmp_path, RuncSpec(docker_cgroup(), binds=(shared,))) as container:
+        mountinfo = container.run("cat", "/proc/self/mountinfo").stdout
+    mounts = [mount for mount in parse_cgroup_mounts(mountinfo) if "devices" in (mount.controllers or ())]
+    assert sorted((mount.root, mount.point) for mount in mounts) == [
+        ("/", "/sys/fs/cgroup/devices"),
+        ("/../..", "/host/devices"),
+    ]
+    assert devices_mount(tuple(mounts)) == mounts[[mount.root for mount in mounts].index("/../..")]
+
+
+def test_a_container_without_a_cgroup_namespace_sees_where_its_own_cgroup_is(tmp_path: Path) -> None:
+    need_runc()
+    spec = RuncSpec(docker_cgroup(), namespaces=("pid", "mount"))
+    with runc_container(tmp_path, spec) as container:
+        mount = devices_mount(parse_cgroup_mounts(container.run("cat", "/proc/self/mountinfo").stdout))
+    assert mount is not None
+    assert (mount.root, mount.point) == (spec.cgroup, "/sys/fs/cgroup/devices")
+
+
+def test_containers_are_found_where_every_folder_has_one_link(tmp_path: Path) -> None:
+    """As on overlayfs, whose merged folders say 1 whatever is in them; kernfs says 2 and more."""
+    need(os.geteuid() == 0, "mounting an overlay needs root")
+    identity, place = secrets.token_hex(32), "sys/fs/cgroup/devices"
+    for layer in ("lower", "upper"):
+        (tmp_path / layer / place / "docker" / identity).mkdir(parents=True)
+    for folder in ("work", "host"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "upper/proc/1").mkdir(parents=True)
+    (tmp_path / "upper/proc/1/mountinfo").write_text(
+        "33 31 0:29 / /sys/fs/cgroup/devices rw,relatime - cgroup cgroup rw,devices\n"
+    )
+    options = f"lowerdir={tmp_path}/lower,upperdir={tmp_path}/upper,workdir={tmp_path}/work"
+    mounted = subprocess.run(
+        ["mount", "-t", "overlay", "overlay", "-o", options, tmp_path / "host"], capture_output=True, check=False
+    )
+    need(mounted.returncode == 0, f"no overlay can be mounted here: {mounted.stderr.decode().strip()}")
+    try:
+        host = HostPaths(tmp_path / "host")
+        links = os.stat(tmp_path / "host" / place / "docker").st_nlink
+        found = [container.id for container in ContainerDiscovery(host).discover()]
+    finally:
+        subprocess.run(["umount", tmp_path / "host"], check=True)
+    assert links == 1
+    assert found == [identity]
+
+
+def test_this_machines_hierarchies_are_found_where_the_kernel_says() -> None:
+    layout = read_cgroup_layout(HostPaths())
+    for folder, file in ((layout.devices, "devices.list"), (layout.unified, "cgroup.controllers")):
+        if folder is not None:
+            assert folder.is_dir()
+            assert any((below / file).exists() for below in (folder, *folder.iterdir()))
