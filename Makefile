@@ -14,8 +14,8 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 .DELETE_ON_ERROR:
 
 demo: .venv/demo
-	@echo "what the agent would push, three times in five seconds (the last one as it ends):"
-	@timeout --preserve-status --signal=TERM 5 $(BIN)/otel-gpu-cgroup run --simulate --exporter console --interval 2
+	@echo "what the agent pushes, here to the console, when it is told to end after two seconds:"
+	@timeout --preserve-status --signal=TERM 2 $(BIN)/otel-gpu-cgroup run --simulate --exporter console
 	@echo "the same host, looked at once:"
 	@$(BIN)/otel-gpu-cgroup once --simulate
 

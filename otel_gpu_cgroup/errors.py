@@ -16,6 +16,8 @@ GpuCgroupError
 
 from __future__ import annotations
 
+from otel_gpu_cgroup.printable import printable
+
 
 class GpuCgroupError(Exception):
     """What a person may have to act on; its text is one line: what, where, what to do."""
@@ -40,7 +42,7 @@ class ParseError(GpuCgroupError):
     """A text is not in the form that its writer (the kernel, the driver) uses."""
 
     def __init__(self, text: str, expected: str) -> None:
-        super().__init__(f"{_shown(text)} is not {expected}")
+        super().__init__(f"'{printable(text, limit=120)}' is not {expected}")
 
 
 class PolicyUnreadable(GpuCgroupError):
@@ -68,9 +70,3 @@ class MissingExtra(GpuCgroupError):
 
     def __init__(self, what: str, extra: str) -> None:
         super().__init__(f"{what} needs more packages: pip install 'otel-gpu-cgroup[{extra}]'")
-
-
-def _shown(text: str) -> str:
-    """A hostile text, cut and escaped so that it cannot break a line of a log or a terminal."""
-    cut = text if len(text) <= 120 else f"{text[:117]}..."
-    return ascii(cut)

@@ -8,8 +8,10 @@ import sys
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
+from otel_gpu_cgroup.printable import printable
+
 if TYPE_CHECKING:
-    from otel_gpu_cgroup.model import NodeStats, Stage
+    from otel_gpu_cgroup.model import NodeStats, Problem
 
 _log: Final = logging.getLogger(__name__)
 
@@ -23,8 +25,7 @@ class LineFormatter(logging.Formatter):
         text = record.getMessage()
         if record.exc_info:
             text += f" traceback={self.formatException(record.exc_info)!a}"
-        shown = "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
-        return f"{time} {record.levelname.lower()} {shown}"
+        return f"{time} {record.levelname.lower()} {printable(text, limit=8192)}"
 
 
 def configure_logging(level: str) -> None:
@@ -39,14 +40,14 @@ class ProblemLog:
     """Logs each problem when it appears and when it has gone, not while it lasts."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[Stage, str], str] = {}
+        self._known: frozenset[Problem] = frozenset()
 
     def note(self, stats: NodeStats) -> None:
         """Compare this cycle's problems with those of the one before."""
-        now = {(problem.stage, problem.subject): problem.message for problem in stats.problems}
-        for (stage, subject), message in now.items():
-            if (stage, subject) not in self._known:
-                _log.warning("%s stage=%s subject=%a", message, stage, subject)
-        for stage, subject in self._known.keys() - now.keys():
-            _log.info("solved stage=%s subject=%a", stage, subject)
+        now = frozenset(stats.problems)
+        for problem in stats.problems:
+            if problem not in self._known:
+                _log.warning("%s stage=%s subject=%a", problem.message, problem.stage, problem.subject)
+        for problem in self._known - now:
+            _log.info("solved: %s stage=%s subject=%a", problem.message, problem.stage, problem.subject)
         self._known = now

@@ -7,6 +7,8 @@ import json
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
+from otel_gpu_cgroup.printable import printable
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -138,8 +140,3 @@ def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
 
 def _apart(lines: list[str]) -> list[str]:
     return ["", *lines] if lines else []
-
-
-def printable(text: str) -> str:
-    """The text with everything escaped that is no UTF-8 or could move a terminal's cursor."""
-    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)

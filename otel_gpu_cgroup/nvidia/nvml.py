@@ -20,7 +20,7 @@ from otel_gpu_cgroup.nvidia.duty_cycle import Sample
 from otel_gpu_cgroup.nvidia.nodes import parse_pci_address
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 T = TypeVar("T")
@@ -109,12 +109,13 @@ class PyNvml:
 
     def __init__(self, library: Path | None = None, places: tuple[Path, ...] = ()) -> None:
         """Take the library from this path; else from the loader, else from the first place that has it."""
-        self._candidates = (library,) if library is not None else (None, *places)
+        self._library = library
+        self._places = places
 
     def start(self) -> None:
         """Initialise the first library that can be loaded; raises NvmlUnavailable with what each one answered."""
         reasons: list[str] = []
-        for path in self._candidates:
+        for path in self._candidates():
             try:
                 if path is not None:
                     _load(path)
@@ -125,7 +126,14 @@ class PyNvml:
                 raise NvmlUnavailable(_reason(error)) from error
             else:
                 return
-        raise NvmlUnavailable(f"{reasons[0]}; install the NVIDIA driver, or name the library with --nvml-library")
+        reason = "; ".join(dict.fromkeys(reasons))
+        raise NvmlUnavailable(f"{reason}; install the NVIDIA driver, or name its library with --nvml-library")
+
+    def _candidates(self) -> Iterator[Path | None]:
+        """Paths to try, None for what the loader finds; a driver may be installed while we run."""
+        yield self._library
+        if self._library is None:
+            yield from (place for place in self._places if place.exists())
 
     def stop(self) -> None:
         """Undo one start; a library that was not started has nothing to undo."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from otel_gpu_cgroup.printable import printable
+
 if TYPE_CHECKING:
     from otel_gpu_cgroup.model import AcceleratorStats, Container, Gpu
 
@@ -41,11 +43,6 @@ def gpu_attributes(gpu: Gpu) -> Attributes:
             "hw.vendor": VENDOR,
         }
     )
-
-
-def printable(text: str) -> str:
-    """The text with everything escaped that is no UTF-8 or would break a line; cut at 1024 characters."""
-    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text[:1024])
 
 
 def _known(attributes: dict[str, str | None]) -> Attributes:

@@ -72,9 +72,9 @@ def test_a_line_that_is_no_rule_is_named(line: str) -> None:
     with pytest.raises(ParseError) as raised:
         parse_devices_list(f"c 1:3 rwm\n{line}\nc 195:0 rw\n")
     text = str(raised.value)
-    assert text.startswith(ascii(line)[:60].rstrip("'"))
+    if line.isprintable():
+        assert text.startswith(f"'{line[:60]}")
     assert "'TYPE MAJOR:MINOR ACCESS'" in text
-    assert text.isascii()
     assert text.isprintable()
     assert len(text) < 700
 

@@ -50,7 +50,7 @@ class Keep(MetricExporter):
         self.metrics = {metric.name: metric for metric in scope.metrics}
         return MetricExportResult.SUCCESS
 
-    def force_flush(self, *_: Any) -> bool:
+    def force_flush(self, *_: Any, **__: Any) -> bool:
         return True
 
     def shutdown(self, *_: Any, **__: Any) -> None:
