@@ -135,22 +135,23 @@ def _started(name: str, bundle: Path, state: Path, spec: RuncSpec) -> RuncContai
             create, stdin=subprocess.DEVNULL, stdout=out, stderr=out, timeout=_SECONDS, check=False
         )
     assert created.returncode == 0, f"runc create: {output.read_text()}"
+    pid = int(pid_file.read_text())
+    command_of_runc = _command(pid)
     started = _runc(state, "start", name)
     assert started.returncode == 0, f"runc start: {started.stderr}"
-    pid = int(pid_file.read_text())
-    _wait_for_program(pid, spec.args)
+    deadline = time.monotonic() + _SECONDS
+    while _command(pid) == command_of_runc:  # it waits for "start" and then becomes the container's program
+        assert time.monotonic() < deadline, f"after {_SECONDS} s the container's process is still {command_of_runc!r}"
+        time.sleep(0.002)
     return RuncContainer(name, pid, spec.cgroup, hierarchy / spec.cgroup.lstrip("/"), output, state)
 
 
-def _wait_for_program(pid: int, args: Sequence[str]) -> None:
-    """Until the process is no longer runc's own: it runs the container's program, or has already ended."""
-    deadline, command = time.monotonic() + _SECONDS, Path(f"/proc/{pid}/cmdline")
-    while time.monotonic() < deadline:
-        line = command.read_bytes() if command.exists() else b""
-        if not line or line.startswith(os.fsencode(args[0])):
-            return
-        time.sleep(0.002)
-    raise AssertionError(f"after {_SECONDS} s the container's process is still {line!r}, not {args[0]!r}")
+def _command(pid: int) -> bytes:
+    """The command line of a process; empty when it has ended."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
 
 
 def _runc(state: Path, *args: str) -> subprocess.CompletedProcess[str]:
