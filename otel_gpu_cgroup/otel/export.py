@@ -7,6 +7,7 @@ import logging
 import os
 import sys
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
 
 from opentelemetry.sdk.metrics.export import (
     ConsoleMetricExporter,
@@ -19,35 +20,61 @@ from otel_gpu_cgroup.errors import MissingExtra, SettingsError
 from otel_gpu_cgroup.otel.lines import render_metrics
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
 _log: Final = logging.getLogger(__name__)
-_PROTOCOL: Final = ("OTEL_EXPORTER_OTLP_METRICS_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
+_VARIABLE: Final = "OTEL_EXPORTER_OTLP_{}"
+_PROTOCOLS: Final = {"http/protobuf": ("gzip", "deflate", "none"), "grpc": ("gzip", "none")}
+"""The compressions of each."""
 
 
 def create_exporter(name: str, environment: Mapping[str, str] = os.environ) -> MetricExporter:
     """The exporter of this name; raises MissingExtra, or SettingsError for what the environment says of it."""
     if name == "console":
         return WatchedExporter(ConsoleMetricExporter(out=sys.stdout, formatter=render_metrics), name)
-    variable = next((variable for variable in _PROTOCOL if environment.get(variable)), _PROTOCOL[0])
-    protocol = environment.get(variable) or "http/protobuf"
+    protocol = _chosen("PROTOCOL", environment, "http/protobuf", _PROTOCOLS)
+    compression = _chosen("COMPRESSION", environment, "none", _PROTOCOLS[protocol])
+    _check("TIMEOUT", environment, float, "seconds")
+    _check("ENDPOINT", environment, urlsplit, "a URL such as http://localhost:4318")
     try:
-        return WatchedExporter(_create_otlp(variable, protocol), protocol)
+        return WatchedExporter(_create_otlp(protocol, compression), protocol)
     except ImportError as error:
         raise MissingExtra(f"exporting by {protocol}", "agent") from error
 
 
-def _create_otlp(variable: str, protocol: str) -> MetricExporter:
+def _create_otlp(protocol: str, compression: str) -> MetricExporter:
     """Only the chosen exporter is imported: gRPC alone costs 15 MiB."""
     if protocol == "grpc":
+        from grpc import Compression  # type: ignore[import-untyped]  # grpcio ships no type information
         from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import OTLPMetricExporter as GrpcExporter
 
-        return GrpcExporter()
-    if protocol == "http/protobuf":
-        from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter as HttpExporter
+        # by itself it does not know `none`
+        return GrpcExporter(compression=Compression.Gzip if compression == "gzip" else Compression.NoCompression)
+    from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter as HttpExporter
 
-        return HttpExporter()
-    raise SettingsError(variable, protocol, "http/protobuf or grpc")
+    return HttpExporter()
+
+
+def _chosen(what: str, environment: Mapping[str, str], default: str, allowed: Iterable[str]) -> str:
+    variable, value = _setting(what, environment, default)
+    if value.strip().lower() not in allowed:
+        raise SettingsError(variable, value, " or ".join(allowed))
+    return value.strip().lower()
+
+
+def _check(what: str, environment: Mapping[str, str], parse: Callable[[str], object], allowed: str) -> None:
+    """Here a wrong value is one line for a person; the exporters would raise, or take another one."""
+    variable, value = _setting(what, environment, "0")
+    try:
+        parse(value)
+    except ValueError as error:
+        raise SettingsError(variable, value, allowed) from error
+
+
+def _setting(what: str, environment: Mapping[str, str], default: str) -> tuple[str, str]:
+    """The variable that rules metrics and its value; an empty one counts as not set."""
+    variables = (_VARIABLE.format(f"METRICS_{what}"), _VARIABLE.format(what))
+    return next(((name, environment[name]) for name in variables if environment.get(name)), (variables[0], default))
 
 
 class LastWords(logging.Handler):
