@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -74,8 +74,8 @@ class Option:
     """Whether the flag may be repeated, and the environment variable is a list by comma."""
     bare: str | None = None
     """What the flag without a value stands for; then a value comes only after `=`."""
-    standard: tuple[tuple[str, Callable[[str], Any]], ...] = field(default=())
-    """Variables of OpenTelemetry that choose the same, weaker than our own."""
+    standard: tuple[tuple[str, Callable[[str], Any], str], ...] = ()
+    """Variables of OpenTelemetry that choose the same, weaker than our own: name, parse, allowed."""
 
     @property
     def flag(self) -> str:
@@ -145,7 +145,14 @@ OPTIONS: Final = (
         "GLOB",
         several=True,
     ),
-    Option("exclude_metrics", _parse_list, "globs", "leave out metrics whose name matches; repeatable", "GLOB", several=True),
+    Option(
+        "exclude_metrics",
+        _parse_list,
+        "globs",
+        "leave out metrics whose name matches; repeatable",
+        "GLOB",
+        several=True,
+    ),
     Option(
         "log_level", _parse_log_level, ", ".join(_LOG_LEVELS), "what goes to stderr", "{" + ",".join(_LOG_LEVELS) + "}"
     ),
@@ -156,7 +163,7 @@ OPTIONS: Final = (
         "seconds between two exports (default: OTEL_METRIC_EXPORT_INTERVAL, else 15)",
         "SECONDS",
         ("run",),
-        standard=(("OTEL_METRIC_EXPORT_INTERVAL", _parse_milliseconds),),
+        standard=(("OTEL_METRIC_EXPORT_INTERVAL", _parse_milliseconds, "milliseconds, at least 1000"),),
     ),
     Option(
         "exporter",
@@ -165,7 +172,7 @@ OPTIONS: Final = (
         "where metrics go (default: OTEL_METRICS_EXPORTER, else otlp)",
         "LIST",
         ("run",),
-        standard=(("OTEL_METRICS_EXPORTER", _parse_exporters),),
+        standard=(("OTEL_METRICS_EXPORTER", _parse_exporters, "a list by comma of " + ", ".join(_EXPORTERS)),),
     ),
     Option(
         "flush_timeout",
@@ -189,15 +196,17 @@ def read_settings(chosen: Mapping[str, str | list[str]], environment: Mapping[st
         if option.name in chosen:
             values[option.name] = _parse_chosen(option, chosen[option.name])
         elif (found := _from_environment(option, environment)) is not None:
-            values[option.name] = _parse(*found, option.allowed)
+            values[option.name] = _parse(*found)
     return Settings(**values)
 
 
-def _from_environment(option: Option, environment: Mapping[str, str]) -> tuple[str, Callable[[str], Any], str] | None:
-    """The strongest variable that is set, how to parse it, and its text; an empty one counts as not set."""
-    for name, parse in ((option.variable, option.parse), *option.standard):
+def _from_environment(
+    option: Option, environment: Mapping[str, str]
+) -> tuple[str, Callable[[str], Any], str, str] | None:
+    """The strongest variable that is set, how to parse it, its text and what is allowed; empty counts as not set."""
+    for name, parse, allowed in ((option.variable, option.parse, option.allowed), *option.standard):
         if environment.get(name):
-            return name, parse, environment[name]
+            return name, parse, environment[name], allowed
     return None
 
 
