@@ -6,6 +6,7 @@ from __future__ import annotations
 import logging
 import os
 from dataclasses import replace
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 from otel_gpu_cgroup.containers.identity import parse_container
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _log: Final = logging.getLogger(__name__)
+_BY_PATH: Final = attrgetter("cgroup")
 _LEAF_LINKS: Final = 2
 """st_nlink of a folder without subfolders on kernfs (2 + subfolders); btrfs and overlayfs always say 1."""
 
@@ -40,6 +42,7 @@ class ContainerDiscovery:
         self._host = host
         self._layout = CgroupLayout()
         self._known: dict[CgroupPath, Container | None] = {}
+        """The paths of the last walk, each parsed once."""
 
     @property
     def layout(self) -> CgroupLayout:
@@ -53,11 +56,13 @@ class ContainerDiscovery:
         Raises HostUnreadable or ParseError when no hierarchy can be read; what ends during the walk is left out.
         """
         try:
-            self._known = {path: self._container(path) for path in _walk(self._root())}
+            paths, known = _walk(self._root()), self._known
+            self._known = {path: known[path] if path in known else self._container(path) for path in paths}
         except HostUnreadable:
             self._layout, self._known = CgroupLayout(), {}  # so that the next cycle looks for the mounts anew
             raise
-        return [container for _, container in sorted(self._known.items()) if container is not None]
+        containers = (container for container in self._known.values() if container is not None)
+        return sorted(containers, key=_BY_PATH)
 
     def _root(self) -> Path:
         if self._layout.mode is None:
@@ -69,9 +74,7 @@ class ContainerDiscovery:
         return root
 
     def _container(self, path: CgroupPath) -> Container | None:
-        """A path's container, parsed once: the paths of the last walk are all that is remembered."""
-        if path in self._known:
-            return self._known[path]
+        """A new path's container."""
         container, devices = parse_container(path), self._layout.devices
         if container is None or devices is None:
             return container
@@ -81,20 +84,39 @@ class ContainerDiscovery:
 def _walk(root: Path) -> Iterator[CgroupPath]:
     """The paths of all cgroups below a hierarchy's root, without opening the leaves."""
     top = os.fspath(root)
-    try:
-        folders = _subfolders(top)
-    except OSError as error:
-        raise unreadable(root, error) from error
+    folders = [""]
     while folders:
         folder = folders.pop()
-        yield CgroupPath(folder[len(top) :])
         try:
-            if os.stat(folder).st_nlink != _LEAF_LINKS:
-                folders += _subfolders(folder)
+            found = _subfolders(f"{top}{folder}")
         except OSError as error:
+            if not folder:
+                raise unreadable(root, error) from error
             _log.debug("cgroup ended during the walk cgroup=%a error=%s", folder, error)
+            continue
+        for name, is_leaf in found:
+            path = f"{folder}/{name}"
+            yield CgroupPath(path)
+            if not is_leaf:
+                folders.append(path)
 
 
-def _subfolders(folder: str) -> list[str]:
-    with os.scandir(folder) as entries:
-        return [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
+def _subfolders(folder: str) -> list[tuple[str, bool]]:
+    """The name of each subfolder, and whether it is a leaf.
+
+    Asked through the opened folder: the kernel then looks up one name, not all the names of a long path.
+    """
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        with os.scandir(descriptor) as entries:
+            return [(entry.name, _is_leaf(entry)) for entry in entries if entry.is_dir(follow_symlinks=False)]
+    finally:
+        os.close(descriptor)
+
+
+def _is_leaf(entry: os.DirEntry[str]) -> bool:
+    """Whether a folder has no subfolders, as one has none that is gone."""
+    try:
+        return entry.stat(follow_symlinks=False).st_nlink == _LEAF_LINKS
+    except OSError:
+        return True
