@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A host to measure on: real cgroups where that is allowed, else files; around them the files of a driver.
+
+Real cgroups are made in this machine's v1 devices hierarchy, inside one folder that is removed in the end. Without
+root the same tree is made of files, which open faster than the kernel prints rules.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import tempfile
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from otel_gpu_cgroup.containers.mounts import devices_mount, parse_cgroup_mounts
+from otel_gpu_cgroup.host import HostPaths
+from otel_gpu_cgroup.simulate.machine import MODEL, SimulatedContainer
+from tests.fakes.fake_nvml import World, environment, uniform_gpus
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.fakes.fake_nvml import FakeGpu
+
+GPUS: Final = 8
+PODS_SHARE: Final = 4
+"""Containers in a pod."""
+_MOUNTINFO: Final = "33 31 0:29 / /sys/fs/cgroup/devices rw - cgroup cgroup rw,devices\n"
+_POD: Final = "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{0:08x}_0000_4000_8000_000000000000.slice"
+_SHARED_MEMORY: Final = Path("/dev/shm")
+
+
+@dataclass(frozen=True, slots=True)
+class BenchmarkHost:
+    """A host with containers, and the fake driver of its GPUs."""
+
+    root: Path
+    library: Path
+    """The folder of the fake library."""
+
+    @property
+    def counts(self) -> Path:
+        """Where the fake library counts calls."""
+        return self.root / "counts"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """For a process whose driver is to be the fake one."""
+        return environment(self.library, self.root / "world", self.counts)
+
+
+class DirectHost(HostPaths):
+    """The same for a process's own use: a real host has no symbolic link on the way to its cgroups."""
+
+    __slots__ = ()
+
+    def under_root(self, path: str) -> Path:
+        """Without symbolic links."""
+        return super().under_root(path).resolve()
+
+
+@contextmanager
+def benchmark_host(
+    library: Path, containers: int, *, gpus_each: int = 1, gpus: tuple[FakeGpu, ...] = uniform_gpus(GPUS)
+) -> Iterator[BenchmarkHost]:
+    """Containers in pods of four, each with some of the GPUs in turn; all of it is gone in the end."""
+    made = [_container(number, gpus_each) for number in range(containers)]
+    shared = _SHARED_MEMORY if os.access(_SHARED_MEMORY, os.W_OK) else None
+    with tempfile.TemporaryDirectory(prefix="gpu-cgroup-bench-", dir=shared) as folder:
+        root = Path(folder)
+        World(gpus=gpus).write(root / "world")
+        _write(root / "proc/1/mountinfo", _MOUNTINFO)
+        for gpu in gpus:
+            _write_gpu(root, gpu)
+        devices = root / "sys/fs/cgroup/devices"
+        hierarchy = writable_hierarchy()
+        if hierarchy is None:
+            for container in made:
+                _write(devices / container.cgroup.lstrip("/") / "devices.list", container.devices_list())
+            yield BenchmarkHost(root, library)
+            return
+        with _cgroups(hierarchy, made) as top:
+            devices.parent.mkdir(parents=True)
+            devices.symlink_to(top)
+            yield BenchmarkHost(root, library)
+
+
+def writable_hierarchy() -> Path | None:
+    """This machine's v1 devices hierarchy; None where this process may not make a cgroup in it with any rules."""
+    mount = devices_mount(parse_cgroup_mounts(Path("/proc/self/mountinfo").read_text()))
+    if mount is None or not os.access(mount.point, os.W_OK):
+        return None
+    top = Path(mount.point)
+    return top if (top / "devices.list").read_text().startswith("a *:* rwm") else None
+
+
+def kind_of_cgroups() -> str:
+    """What the containers' cgroups are made of here."""
+    return "files, as real cgroups need root and a v1 hierarchy" if writable_hierarchy() is None else "real v1 cgroups"
+
+
+def _container(number: int, gpus_each: int) -> SimulatedContainer:
+    minors = tuple(sorted((number + place) % GPUS for place in range(gpus_each)))
+    pod = _POD.format(number // PODS_SHARE)
+    return SimulatedContainer(f"{pod}/cri-containerd-{number:064x}.scope", minors)
+
+
+@contextmanager
+def _cgroups(hierarchy: Path, containers: list[SimulatedContainer]) -> Iterator[Path]:
+    top = hierarchy / f"gpu-cgroup-bench-{secrets.token_hex(6)}"
+    top.mkdir()
+    try:
+        for container in containers:
+            _make_cgroup(top / container.cgroup.lstrip("/"), container.devices_list())
+        yield top
+    finally:
+        for folder, _, _ in os.walk(top, topdown=False):
+            os.rmdir(folder)
+
+
+def _make_cgroup(folder: Path, rules: str) -> None:
+    """A cgroup that allows these rules and nothing else."""
+    folder.mkdir(parents=True)
+    (folder / "devices.deny").write_text("a")
+    descriptor = os.open(folder / "devices.allow", os.O_WRONLY)
+    try:
+        for rule in rules.splitlines():
+            os.write(descriptor, rule.encode())
+    finally:
+        os.close(descriptor)
+
+
+def _write_gpu(root: Path, gpu: FakeGpu) -> None:
+    """The driver's file and the place on the bus of a fake GPU, whose bus number is its minor number plus one."""
+    address = f"0000:{gpu.minor + 1:02x}:00.0"
+    text = f"Model: {MODEL}\nGPU UUID: {gpu.uuid}\nBus Location: {address}\nDevice Minor: {gpu.minor}\n"
+    _write(root / "proc/driver/nvidia/gpus" / address / "information", text)
+    _write(root / "sys/bus/pci/devices" / address / "vendor", "0x10de\n")
+    _write(root / "sys/bus/pci/devices" / address / "class", "0x030200\n")
+
+
+def _write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)

@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""CPU time of a cycle, stage by stage: cold, when nothing is remembered yet, and warm, as nearly all cycles are."""
+
+from __future__ import annotations
+
+import json
+import resource
+import statistics
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from benchmarks.children import ask_child
+from benchmarks.counts import CONTAINERS
+from benchmarks.hosts import GPUS, DirectHost, benchmark_host, kind_of_cgroups
+from benchmarks.parts import PATIENCE, Parts, new_parts
+from benchmarks.table import Row, Section, limited, typical
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from otel_gpu_cgroup.host import HostPaths
+    from otel_gpu_cgroup.model import NodeStats
+
+_MOST: Final = {("warm", max(CONTAINERS)): 20.0}
+"""Milliseconds for discovery and verdicts."""
+_REPEATS: Final = {"cold": 5, "warm": 25}
+
+Costs = dict[str, list[float]]
+"""Milliseconds of CPU time by what was done."""
+
+
+def measure_stages(library: Path) -> list[Section]:
+    """A section for each number of containers, cold and warm."""
+    sections: list[Section] = []
+    for containers in CONTAINERS:
+        with benchmark_host(library, containers) as host:
+            found: dict[str, Costs] = ask_child("stages", str(host.root), environment=host.environment)
+        sections += [
+            Section(
+                f"CPU time of a {state} cycle, containers: {containers}, each 1 of {GPUS} GPUs, {kind_of_cgroups()}, "
+                f"median of {_REPEATS[state]}",
+                tuple(_rows(costs, _MOST.get((state, containers)))),
+            )
+            for state, costs in found.items()
+        ]
+    return sections
+
+
+def _rows(costs: Costs, most: float | None) -> list[Row]:
+    """What cannot be done alone is the difference of two medians."""
+    median = {what: statistics.median(values) for what, values in costs.items()}
+    both = [walk + judged for walk, judged in zip(costs["discover"], costs["verdicts"], strict=True)]
+    rest = median["cycle"] - median["discover"] - median["verdicts"] - median["nvml"]
+    return [
+        typical("discovery and verdicts", both, "ms", most),
+        typical("  discovery: walk and recognise", costs["discover"], "ms"),
+        typical("  policies: open, read, parse", costs["read"], "ms"),
+        limited("  judge", max(0.0, median["verdicts"] - median["read"]), "ms"),
+        *(limited("  of all three, inside the kernel", value, "ms") for value in costs.get("kernel", ())),
+        typical("NVML pass (the fake driver's own time included)", costs["nvml"], "ms"),
+        limited("join and seal", max(0.0, rest), "ms"),
+        typical("whole cycle", costs["cycle"], "ms"),
+        typical(f"points, {costs['points'][0]:.0f} of them", costs["observe"], "ms"),
+        typical(f"encoding them, {costs['bytes'][0] / 1024:.0f} KiB", costs["encode"], "ms"),
+    ]
+
+
+def _measure(host: HostPaths) -> dict[str, Costs]:
+    cold: Costs = {}
+    for _ in range(_REPEATS["cold"]):
+        with new_parts(host) as parts:
+            _measure_parts(parts, cold)
+        with new_parts(host) as parts:
+            _measure_cycle(parts, cold)
+    warm: Costs = {}
+    with new_parts(host) as parts:
+        _measure_parts(parts, {})
+        _measure_cycle(parts, {})
+        for _ in range(_REPEATS["warm"]):
+            _measure_parts(parts, warm)
+            _measure_cycle(parts, warm)
+        warm["kernel"] = [_kernel_time(parts)]
+    return {"cold": cold, "warm": warm}
+
+
+def _measure_parts(parts: Parts, costs: Costs) -> None:
+    containers = _timed(costs, "discover", parts.discovery.discover)
+    _timed(costs, "read", lambda: [parts.policies.read(container) for container in containers])
+    _timed(costs, "verdicts", lambda: [parts.manager.get_collector(container) for container in containers])
+    _timed(costs, "nvml", lambda: parts.manager.refresh(PATIENCE))
+
+
+def _kernel_time(parts: Parts) -> float:
+    """Milliseconds that discovery and verdicts spend in system calls: a mean, as the kernel's clock for it is coarse."""
+    began = resource.getrusage(resource.RUSAGE_SELF).ru_stime
+    for _ in range(_REPEATS["warm"]):
+        for container in parts.discovery.discover():
+            parts.manager.get_collector(container)
+    return (resource.getrusage(resource.RUSAGE_SELF).ru_stime - began) * 1000 / _REPEATS["warm"]
+
+
+def _measure_cycle(parts: Parts, costs: Costs) -> None:
+    from opentelemetry.exporter.otlp.proto.common.metrics_encoder import encode_metrics
+
+    from benchmarks.points import Points
+
+    stats: NodeStats = _timed(costs, "cycle", parts.cycle.collect)
+    points = Points(stats)
+    data = _timed(costs, "observe", points.observe)
+    encoded = _timed(costs, "encode", lambda: encode_metrics(data).SerializeToString())
+    costs.setdefault("points", []).append(points.number(data))
+    costs.setdefault("bytes", []).append(len(encoded))
+
+
+def _timed(costs: Costs, what: str, call: Callable[[], Any]) -> Any:
+    """Time of all threads of this process, as NVML is called on one of its own."""
+    began = time.process_time()
+    result = call()
+    costs.setdefault(what, []).append((time.process_time() - began) * 1000)
+    return result
+
+
+if __name__ == "__main__":
+    print(json.dumps(_measure(DirectHost(Path(sys.argv[1])))))
