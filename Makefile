@@ -29,7 +29,7 @@ lint: .venv/dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-bench: .venv/bench
+bench: .venv/dev
 	$(BIN)/python -m benchmarks
 
 python:
@@ -45,12 +45,8 @@ python:
 	@touch $@
 
 .venv/dev: pyproject.toml .venv/python
-	$(INSTALL) --editable '.[all]' --group test --group lint --group typing
+	$(INSTALL) --editable '.[all]' --group test --group lint --group typing --group bench
 	@touch $@ .venv/demo
-
-.venv/bench: pyproject.toml .venv/dev
-	$(INSTALL) --group bench
-	@touch $@
 
 clean:
 	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
