@@ -77,16 +77,16 @@ def _setting(what: str, environment: Mapping[str, str], default: str) -> tuple[s
     return next(((name, environment[name]) for name in variables if environment.get(name)), (variables[0], default))
 
 
-class LastWords(logging.Handler):
-    """Keeps the last message of the exporters' own loggers, which say why an export failed, on every retry."""
+class FirstWords(logging.Handler):
+    """Keeps the first message of the exporters' own loggers on an export: why it fails; later ones are of retries."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
         self.said = ""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep one line of it."""
-        self.said = " ".join(record.getMessage().split())[:300]
+        """Keep one line of the first."""
+        self.said = self.said or " ".join(record.getMessage().split())[:300]
 
 
 class WatchedExporter(MetricExporter):
@@ -100,18 +100,18 @@ class WatchedExporter(MetricExporter):
         self._inner = inner
         self._name = name
         self._works: bool | None = None
-        self._last_words = LastWords()
+        self._first_words = FirstWords()
         logger = logging.getLogger("opentelemetry.exporter")
-        logger.addHandler(self._last_words)
+        logger.addHandler(self._first_words)
         logger.propagate = False
 
     def export(self, metrics_data: MetricsData, timeout_millis: float = 10_000, **kwargs: Any) -> MetricExportResult:
         """Export by the inner exporter; a failure costs this interval's metrics, as OTLP has it."""
-        self._last_words.said = ""
+        self._first_words.said = ""
         try:
             result = self._inner.export(metrics_data, timeout_millis=timeout_millis, **kwargs)
         except Exception as error:  # the SDK would log a traceback in each interval
-            self._last_words.said = f"{type(error).__name__}: {error}"
+            self._first_words.said = f"{type(error).__name__}: {error}"
             result = MetricExportResult.FAILURE
         self._note(works=result is MetricExportResult.SUCCESS)
         return result
@@ -131,5 +131,5 @@ class WatchedExporter(MetricExporter):
         if works:
             _log.info("exporting protocol=%s", self._name)
         else:
-            reason = self._last_words.said or "no reason given"
+            reason = self._first_words.said or "no reason given"
             _log.warning("export failed, metrics are dropped until it works protocol=%s reason=%a", self._name, reason)
