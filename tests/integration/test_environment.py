@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from typing import TYPE_CHECKING
 
@@ -94,7 +95,7 @@ def _resource(agent: PushingAgent) -> dict[str, str]:
 
 def test_by_default_the_resource_is_the_node(start_agent: StartAgent, tmp_path: Path) -> None:
     root = write_host(tmp_path / "host", {}, hostname="node-3")
-    assert _resource(start_agent("--host-root", str(root))) == {
+    assert _resource(start_agent("--host-root", os.fspath(root))) == {
         "service.name": "otel-gpu-cgroup",
         "service.instance.id": "node-3",
         "host.name": "node-3",
@@ -103,7 +104,7 @@ def test_by_default_the_resource_is_the_node(start_agent: StartAgent, tmp_path: 
 
 def test_without_a_name_of_its_own_the_host_has_that_of_the_kernel(start_agent: StartAgent, tmp_path: Path) -> None:
     root = write_host(tmp_path / "host", {})
-    resource = _resource(start_agent("--host-root", str(root)))
+    resource = _resource(start_agent("--host-root", os.fspath(root)))
     assert resource["host.name"] == resource["service.instance.id"] == socket.gethostname()
 
 
@@ -156,7 +157,7 @@ def test_the_temporality_preference_rules_the_counters(
 ) -> None:
     """Each cycle meets one problem: there is no driver where it is said to be."""
     variables = {"OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE": preference}
-    agent = start_agent("--nvml-library", str(tmp_path / "none.so"), **variables)
+    agent = start_agent("--nvml-library", os.fspath(tmp_path / "none.so"), **variables)
     second = eventually(lambda: agent.exports()[1:2], agent.log)[0]
     [problems] = second.of("gpu_cgroup.cycle.problems", {"gpu_cgroup.stage": "nvml"})
     assert (problems.stream.temporality, problems.value) == (temporality, expected)
@@ -217,8 +218,8 @@ def test_a_wrong_value_is_one_line_that_names_it_and_status_2(
 
 
 def test_a_host_root_without_proc_is_a_usage_error(tmp_path: Path) -> None:
-    done = run_command(tmp_path, "run", "--host-root", str(tmp_path))
+    done = run_command(tmp_path, "run", "--host-root", os.fspath(tmp_path))
     assert done.returncode == 2
     [line] = done.stderr.splitlines()
     assert "--host-root" in line
-    assert str(tmp_path) in line
+    assert os.fspath(tmp_path) in line

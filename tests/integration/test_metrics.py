@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -71,7 +72,7 @@ def export(start_agent: StartAgent, driver: Driver, tmp_path: Path) -> Export:
     driver.set(World(gpus=(FakeGpu(uuid="GPU-a", minor=4, samples=Steady((25,))), FakeGpu(uuid="GPU-b", minor=5))))
     pod = f"/kubepods/burstable/pod{POD_UID}/{IN_POD}"
     root = write_host(tmp_path / "host", {f"/docker/{DOCKER}": GPU_RULES, pod: GPU_RULES})
-    return start_agent("--host-root", str(root), **driver.variables()).flushed()
+    return start_agent("--host-root", os.fspath(root), **driver.variables()).flushed()
 
 
 def test_exactly_these_metrics_arrive(export: Export) -> None:
