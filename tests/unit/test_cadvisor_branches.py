@@ -61,12 +61,28 @@ def host(tmp_path: Path) -> Host:
             Ours([0], EXPLICIT, "allows c 195:9, which no GPU of this host has"),
             id="an unknown minor costs no other GPU",
         ),
+        pytest.param(
+            "c 195:247 rw\nc 195:248 rw",
+            "[]",
+            Ours([], NONE, "allows c 195:247, which no GPU"),
+            id="unused minors above the last GPU are no GPUs",
+        ),
         pytest.param("c 195:0 rw\nc 195:0 rwm", "[0, 0]", Ours([0], EXPLICIT), id="a GPU named twice has one row"),
         pytest.param("b 195:0 rw\nc 507:0 rw", "[]", Ours([], NONE), id="other nodes are no GPUs"),
     ],
 )
 def test_rules(rules: str, cadvisor: str, ours: Ours, host: Host) -> None:
     ours.assert_same(host.ours(rules))
+
+
+@pytest.mark.parametrize(("minor", "access"), [(0, EXPLICIT), (31, EXPLICIT), (32, NONE)])
+def test_while_no_gpu_is_known_any_that_a_driver_can_have_counts(
+    minor: int, access: AccessClass, tmp_path: Path
+) -> None:
+    host = Host(tmp_path)
+    host.driver.down = True
+    host.refresh()
+    Ours([], access).assert_same(host.ours(f"c 195:{minor} rw"))
 
 
 def test_privileged_containers_have_rows_where_they_are_asked_for(tmp_path: Path) -> None:

@@ -44,6 +44,7 @@ class Ignorant:
         ("c 195:* rwm", AccessClass.EXPLICIT),
         ("c 1:* rw\nc 195:0 rw\nc 195:1 rw", AccessClass.EXPLICIT),
         ("c 195:* rw\nc 1:1 rw", AccessClass.UNRESTRICTED),
+        ("c 195:0 rw\nc 195:253 rw\nc 1:1 rw", AccessClass.EXPLICIT),
         ("c *:* rw", AccessClass.UNRESTRICTED),
         ("a *:* rwm", AccessClass.UNRESTRICTED),
         ("b *:* rwm", AccessClass.NONE),

@@ -29,6 +29,7 @@ DOCKER, CONTAINERD, CRIO, PODMAN = Runtime.DOCKER, Runtime.CONTAINERD, Runtime.C
         (f"/docker/{OTHER}/docker/{ID}", DOCKER),
         (f"/ecstasks.slice/ecstasks-{HASH}.slice/docker-{ID}.scope", DOCKER),
         (f"/default/{ID}", CONTAINERD),
+        (f"/docker/other/{ID}", CONTAINERD),
         (f"/{ID}", CONTAINERD),
         (f"/system.slice/nerdctl-{ID}.scope", CONTAINERD),
         (f"/system.slice/cri-containerd-{ID}.scope", CONTAINERD),

@@ -53,6 +53,17 @@ def test_a_hierarchy_that_is_named_devices_is_not_it() -> None:
     assert points("35 30 0:30 / /cg/named rw - cgroup cgroup rw,name=devices\n") == (None, None)
 
 
+def test_the_source_may_be_anything() -> None:
+    assert points("35 30 0:30 / /v1 rw - cgroup systemd rw,devices\n36 30 0:31 / /v2 rw - cgroup2 none rw\n") == (
+        "/v1",
+        "/v2",
+    )
+    assert points("35 30 0:30 / /other rw - tmpfs cgroup rw,devices\n36 30 0:31 / /x rw - fuse cgroup2 rw\n") == (
+        None,
+        None,
+    )
+
+
 def test_optional_fields_may_be_many_or_none() -> None:
     for tags in ("", "shared:9 ", "shared:9 master:3 propagate_from:2 unbindable "):
         assert points(f"35 30 0:30 / /cg rw {tags}- cgroup cgroup rw,devices\n") == ("/cg", None)
