@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Protocol
 
 import pytest
 
+from tests.integration.host_tree import write_host
 from tests.support.agent import Agent, Driver
 from tests.support.collector import SINK_CONFIG, Collector, collector_binary
 from tests.support.eventually import eventually
@@ -65,6 +67,12 @@ def sink(otelcol: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Co
 def driver(fake_library_dir: Path, tmp_path: Path) -> Driver:
     """A fake driver; it comes when a world is set."""
     return Driver(fake_library_dir, tmp_path / "world", tmp_path / "counts")
+
+
+@pytest.fixture
+def bare_host(tmp_path: Path) -> str:
+    """A root without containers, for tests that must not hear of those that run on this machine."""
+    return os.fspath(write_host(tmp_path / "bare-host", {}))
 
 
 @pytest.fixture

@@ -30,11 +30,13 @@ def _wait_for_another_pass(agent: PushingAgent, driver: Driver) -> None:
 
 @pytest.mark.parametrize("protocol", ["http/protobuf", "grpc"])
 def test_metrics_come_again_when_the_collector_does(
-    start_agent: StartAgent, driver: Driver, otelcol: Path, tmp_path: Path, protocol: str
+    start_agent: StartAgent, driver: Driver, bare_host: str, otelcol: Path, tmp_path: Path, protocol: str
 ) -> None:
     driver.set(World(gpus=(FakeGpu(uuid="GPU-a", minor=0),)))
     with Collector(otelcol, SINK_CONFIG, tmp_path) as collector:
         agent = start_agent(
+            "--host-root",
+            bare_host,
             OTEL_EXPORTER_OTLP_ENDPOINT=collector.http_url if protocol == "http/protobuf" else collector.grpc_url,
             OTEL_EXPORTER_OTLP_PROTOCOL=protocol,
             OTEL_EXPORTER_OTLP_TIMEOUT="2",  # time for a retry
@@ -57,13 +59,12 @@ def test_metrics_come_again_when_the_collector_does(
 
 @pytest.mark.parametrize(("status", "word"), [(400, "Bad Request"), (503, "Service Unavailable")])
 def test_a_receiver_that_refuses_is_logged_once_with_its_answer(
-    start_agent: StartAgent, driver: Driver, status: int, word: str
+    start_agent: StartAgent, driver: Driver, bare_host: str, status: int, word: str
 ) -> None:
     driver.set(World(gpus=(FakeGpu(uuid="GPU-a", minor=0),)))
     with Receiver(status) as receiver:
-        agent = start_agent(
-            OTEL_EXPORTER_OTLP_ENDPOINT=receiver.url, OTEL_EXPORTER_OTLP_TIMEOUT="2", **driver.variables()
-        )
+        variables = {"OTEL_EXPORTER_OTLP_ENDPOINT": receiver.url, "OTEL_EXPORTER_OTLP_TIMEOUT": "2"}
+        agent = start_agent("--host-root", bare_host, **variables, **driver.variables())
         eventually(lambda: agent.lines(*FAILED), agent.log)
         _wait_for_another_pass(agent, driver)
         [line] = agent.lines(*FAILED)

@@ -43,8 +43,8 @@ def test_the_values_of_the_last_moment_are_pushed(
     eventually(driver.passes, agent.log)
     driver.set(_world(2))
     agent.end(number)
-    [export] = eventually(agent.exports, agent.log)
-    assert export.value("hw.gpu.memory.usage", {"hw.id": "GPU-a"}) == 2
+    usage = "hw.gpu.memory.usage", {"hw.id": "GPU-a"}
+    eventually(lambda: [export.value(*usage) for export in agent.exports()][-1:] == [2], agent.log)
     assert driver.counts()["references"] == 0  # the driver is let go of
     assert driver.counts()["shutdown_while_in_flight"] == 0
     assert agent.log().splitlines()[-1].endswith("info ended")
@@ -81,8 +81,7 @@ def test_a_dead_collector_in_the_middle_of_an_export_does_so_neither(
     start_agent: StartAgent, driver: Driver, dead_address: str
 ) -> None:
     driver.set(_world(1))
-    variables = {"OTEL_EXPORTER_OTLP_ENDPOINT": dead_address, **driver.variables()}
-    agent = start_agent("--flush-timeout", "1", **variables)
+    agent = start_agent("--flush-timeout", "1", OTEL_EXPORTER_OTLP_ENDPOINT=dead_address, **driver.variables())
     eventually(lambda: driver.passes() >= 2, agent.log)  # the first is made at the start, the next for an export
     assert agent.end() < 1 * FACTOR
     assert "Traceback" not in agent.log()

@@ -122,8 +122,9 @@ def test_prometheus_sees_the_device_once(line: Line, name: str, expected: float)
 
 
 def test_prometheus_sees_how_many_containers_may_open_each_device(line: Line) -> None:
-    assert _scraped(line, "gpu_cgroup_device_container_count", hw_id=SHARED.uuid) == [2]
-    assert _scraped(line, "gpu_cgroup_device_container_count", hw_id=FREE.uuid) == [0]
+    [shared] = _scraped(line, "gpu_cgroup_device_container_count", hw_id=SHARED.uuid)
+    [free] = _scraped(line, "gpu_cgroup_device_container_count", hw_id=FREE.uuid)
+    assert shared == free + 2  # containers of others may open both
 
 
 def test_prometheus_sees_the_agent_itself(line: Line) -> None:
