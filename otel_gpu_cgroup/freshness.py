@@ -22,6 +22,10 @@ class StatsSource(Protocol):
         """The last sealed cycle, however old; None before the first."""
         ...
 
+    def expire(self) -> None:
+        """Let the last cycle serve nobody from now on, however young it is."""
+        ...
+
     def latest(self, timeout: float) -> NodeStats | None:
         """A cycle that is fresh enough, waiting for at most `timeout` seconds; None when there is none by then."""
         ...
@@ -35,16 +39,21 @@ class Freshness:
         self._max_age = max_age
         self._worker: Worker[NodeStats] = Worker("gpu-cgroup-cycle")
         self._last: NodeStats | None = None
+        self._expired: NodeStats | None = None
 
     @property
     def last(self) -> NodeStats | None:
         """The last sealed cycle, however old; None before the first."""
         return self._last
 
+    def expire(self) -> None:
+        """Let the last cycle serve nobody from now on, however young it is."""
+        self._expired = self._last
+
     def latest(self, timeout: float) -> NodeStats | None:
         """The last cycle if it is young enough, else the next one, unless that takes longer than `timeout` seconds."""
         last = self._last
-        if last is not None and time.monotonic() - last.sealed_at <= self._max_age:
+        if last is not None and last is not self._expired and time.monotonic() - last.sealed_at <= self._max_age:
             return last
         stats = self._worker.ask(self._collect, timeout)
         if stats is not None:

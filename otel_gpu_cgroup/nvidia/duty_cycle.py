@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 WINDOW: Final = 10.0
 """Seconds that a duty cycle looks back, as in cAdvisor."""
+LONGEST_SAMPLE: Final = 1.0
+"""Seconds between two samples at most (1/6 to 1, says nvml.h): a shorter window may hold none of a busy GPU."""
 _SLACK: Final = 1.0
 """Seconds by which a stamp may lie in the future: the driver's clock is read apart from ours."""
 MAX_PERCENT: Final = 100

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from otel_gpu_cgroup.errors import NvmlDeviceLost, NvmlQueryFailed, NvmlUnsupported, ParseError
 from otel_gpu_cgroup.model import Gpu, GpuReading, GpuSnapshot, GpuUuid, Problem, Stage
-from otel_gpu_cgroup.nvidia.duty_cycle import MAX_PERCENT, WINDOW, Instant, mean_percent, sample_ages
+from otel_gpu_cgroup.nvidia.duty_cycle import LONGEST_SAMPLE, MAX_PERCENT, WINDOW, Instant, mean_percent, sample_ages
 from otel_gpu_cgroup.nvidia.nvml import Memory, Nvml, NvmlDevice
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ class SnapshotReader:
         """Percent busy in the last 10 s, and since the previous pass; None where no sample is that young."""
         samples = self._supported(listed, "samples", listed.device.utilization_samples) or ()
         ages, now = sample_ages(samples, self._clock.instant()), self._clock.monotonic()
-        since = WINDOW if listed.read_at is None else now - listed.read_at
+        since = WINDOW if listed.read_at is None else max(now - listed.read_at, LONGEST_SAMPLE)
         listed.read_at = now
         return mean_percent(ages, WINDOW), mean_percent(ages, since)
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from typing import TYPE_CHECKING, Final
 
 from opentelemetry.sdk.metrics import MeterProvider
@@ -26,20 +27,30 @@ _PATIENCE: Final = 5.0
 
 
 class Agent:
-    """Pushes by every chosen exporter from its making to its shutdown; the exporters share each cycle."""
+    """Pushes by every chosen exporter, at once and in each interval until its shutdown; they share each cycle."""
 
     def __init__(self, settings: Settings, host: HostPaths, source: StatsSource) -> None:
         """Raises SettingsError or MissingExtra for an exporter that cannot be made."""
+        self._source = source
         collection = Collection(source, _PATIENCE)
         producer = Producer(collection, settings.exclude_metrics)
         exporters = [create_exporter(name) for name in settings.exporter if name != "none"]
         readers = [ProducingReader(exporter, producer, settings.interval * 1000) for exporter in exporters]
         self._provider = MeterProvider(readers, agent_resource(host), shutdown_on_exit=False)
         register(self._provider, collection, AGENT_INSTRUMENTS)
+        # the SDK's readers wait for an interval before their first push; a thread, as a dead collector takes seconds
+        threading.Thread(target=self._push, name="gpu-cgroup-first-push", daemon=True).start()
 
     def shutdown(self, timeout: float) -> None:
-        """Push once more and end, within `timeout` seconds; what cannot be pushed by then is lost."""
+        """Push what is true now and end, within `timeout` seconds; what cannot be pushed by then is lost."""
+        self._source.expire()
         try:
             self._provider.shutdown(timeout_millis=timeout * 1000)
         except Exception as error:  # the SDK raises what its readers raised; the process ends anyway
             _log.warning("the last export was not completed reason=%a", str(error))
+
+    def _push(self) -> None:
+        try:
+            self._provider.force_flush()
+        except Exception as error:  # likewise; the next interval comes
+            _log.warning("the first export was not completed reason=%a", str(error))

@@ -76,6 +76,9 @@ class Script:
     def last(self) -> NodeStats | None:
         return self._last
 
+    def expire(self) -> None:
+        """The test says what comes next."""
+
     def latest(self, timeout: float) -> NodeStats | None:
         self.timeout = timeout
         self._last = self.next or self._last

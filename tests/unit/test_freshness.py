@@ -33,6 +33,16 @@ def test_an_old_cycle_is_followed_by_another() -> None:
     assert freshness.latest(10) is not first
 
 
+def test_a_cycle_that_was_declared_expired_serves_nobody_however_young() -> None:
+    freshness = Freshness(a_cycle, max_age=3600)
+    first = freshness.latest(10)
+    freshness.expire()
+    second = freshness.latest(10)
+    assert second is not None
+    assert second is not first
+    assert freshness.latest(10) is second
+
+
 def test_a_cycle_that_does_not_end_in_time_gives_nothing_rather_than_the_old_one() -> None:
     release = threading.Event()
     slow = iter((False, True))
