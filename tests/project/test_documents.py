@@ -41,7 +41,9 @@ def test_every_file_and_name_that_a_document_quotes_exists(document: str) -> Non
     text = (ROOT / document).read_text()
     for link in re.findall(r"\]\((?!http)([^)#]+)\)", text):
         assert ((ROOT / document).parent / link).exists(), link
-    sources = "".join(path.read_text() for folder in ("otel_gpu_cgroup", "tests") for path in ROOT.glob(f"{folder}/**/*.py"))
+    sources = "".join(
+        path.read_text() for folder in ("otel_gpu_cgroup", "tests") for path in ROOT.glob(f"{folder}/**/*.py")
+    )
     for name in re.findall(r"`(test_\w+|[A-Z][A-Za-z]+[a-z](?:\.\w+)?)`", text):
         if document == "ARCHITECTURE.md":
             for part in name.split("."):

@@ -36,4 +36,3 @@ def test_what_is_not_known_is_left_out(container: Container, expected: dict[str,
 
 def test_a_gpu_bears_no_container() -> None:
     assert gpu_attributes(Gpu(3, GpuUuid("GPU-1"))) == {"hw.id": "GPU-1", "hw.name": "nvidia3", "hw.vendor": "NVIDIA"}
-
