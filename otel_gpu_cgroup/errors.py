@@ -7,6 +7,7 @@ GpuCgroupError
 │   └── Gone             ... because it is not there (any more)
 ├── ParseError           a file of the host whose content is not what the kernel writes
 ├── PolicyUnreadable     nobody can say what a cgroup allows
+├── UnsupportedProgram   a device program that cannot be decoded or run
 ├── NvmlUnavailable      no NVML on this host, or none that answers
 ├── NvmlQueryFailed      one NVML query of one device failed
 │   ├── NvmlUnsupported  ... because the device does not have what was asked
@@ -47,6 +48,10 @@ class ParseError(GpuCgroupError):
 
 class PolicyUnreadable(GpuCgroupError):
     """What a cgroup allows cannot be found out; the answer is unknown, never "none"."""
+
+
+class UnsupportedProgram(GpuCgroupError):
+    """A device program whose answer cannot be computed; it is unknown, never "none"."""
 
 
 class NvmlUnavailable(GpuCgroupError):
