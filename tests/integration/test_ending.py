@@ -39,12 +39,11 @@ def test_the_values_of_the_last_moment_are_pushed(
     if protocol == "grpc":
         variables |= {"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc", "OTEL_EXPORTER_OTLP_ENDPOINT": sink.grpc_url}
     agent = start_agent(**variables)
-    agent.wait_until_started()
-    eventually(driver.passes, agent.log)
+    usage = "hw.gpu.memory.usage", {"hw.id": "GPU-a"}
+    eventually(lambda: [export.value(*usage) for export in agent.exports()] == [1], agent.log)
     driver.set(_world(2))
     agent.end(number)
-    usage = "hw.gpu.memory.usage", {"hw.id": "GPU-a"}
-    eventually(lambda: [export.value(*usage) for export in agent.exports()][-1:] == [2], agent.log)
+    eventually(lambda: [export.value(*usage) for export in agent.exports()] == [1, 2], agent.log)
     assert driver.counts()["references"] == 0  # the driver is let go of
     assert driver.counts()["shutdown_while_in_flight"] == 0
     assert agent.log().splitlines()[-1].endswith("info ended")

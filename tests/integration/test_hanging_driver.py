@@ -101,6 +101,9 @@ def test_while_the_driver_hangs_access_goes_on_and_nothing_else_is_said_of_devic
         assert export.value("gpu_cgroup.device.count", {"gpu_cgroup.device.source": "nvml"}) is None
         assert _age(export, "policy") < _age(export, "nvml")
         assert _age(export, "policy") < 1
+    duration = hanging[-1].value("gpu_cgroup.cycle.duration")
+    assert duration is not None
+    assert duration < 1  # only the first cycle waited for the driver
     ages = [_age(export, "nvml") for export in hanging]
     assert ages == sorted(ages)
     assert ages[-1] > 2
