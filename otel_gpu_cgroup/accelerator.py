@@ -35,6 +35,10 @@ class AcceleratorManager(Protocol):
         """What the container may open at this instant; raises Gone when it has ended."""
         ...
 
+    def hurry(self) -> None:
+        """End a refresh that waits, and let none wait for long from now on: the process is about to end."""
+        ...
+
     def destroy(self) -> None:
         """Let go of the driver, unless a call to it hangs; never raises."""
         ...

@@ -50,6 +50,10 @@ class Cycle:
         self._is_excluded = is_excluded
         self._timeout = accelerator_timeout
 
+    def hurry(self) -> None:
+        """Let no cycle wait for a hanging driver any more: the process is about to end."""
+        self._accelerators.hurry()
+
     def collect(self) -> NodeStats:
         """One sealed cycle; never raises."""
         taken_at, began = time.time(), time.monotonic()
@@ -66,7 +70,7 @@ class Cycle:
             inventory=inventory,
             gpus=_gpu_reports(inventory, stats),
             containers=tuple(stats),
-            problems=tuple(problems),
+            problems=tuple(dict.fromkeys(problems)),
             up=_stages_up(inventory, stats, discovered=discovered),
         )
 

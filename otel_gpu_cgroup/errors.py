@@ -49,6 +49,11 @@ class ParseError(GpuCgroupError):
 class PolicyUnreadable(GpuCgroupError):
     """What a cgroup allows cannot be found out; the answer is unknown, never "none"."""
 
+    def __init__(self, message: str, subject: str | None = None) -> None:
+        """Name a subject for what concerns more than one cgroup, such as a missing privilege."""
+        super().__init__(message)
+        self.subject = subject
+
 
 class UnsupportedProgram(GpuCgroupError):
     """A device program whose answer cannot be computed; it is unknown, never "none"."""

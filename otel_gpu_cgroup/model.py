@@ -156,7 +156,9 @@ class Container:
     name: str | None = None
     pod: Pod | None = None
     devices: str | None = None
-    """The folder of its cgroup in the v1 `devices` hierarchy; None where that is not mounted."""
+    """The folder that speaks for it in the v1 `devices` hierarchy; None where that is not mounted."""
+    unified: str | None = None
+    """The folder that speaks for it in the cgroup2 hierarchy; None where that is not mounted, or has none for it."""
 
     @property
     def key(self) -> str:

@@ -24,12 +24,19 @@ class Job(Generic[T]):
     def __init__(self, call: Callable[[], T]) -> None:
         self._call = call
         self._done = threading.Event()
+        self._awaited = threading.Event()
+        """Set when nobody has to wait for it any more."""
         self._outcome: T | None = None
         self._error: BaseException | None = None
 
     def wait(self, timeout: float) -> bool:
-        """Whether it has ended, after at most `timeout` seconds."""
-        return self._done.wait(timeout)
+        """Whether it has ended, after at most `timeout` seconds, or sooner if it is abandoned."""
+        self._awaited.wait(timeout)
+        return self._done.is_set()
+
+    def abandon(self) -> None:
+        """Let those who wait for it go on without."""
+        self._awaited.set()
 
     def result(self) -> T:
         """What the call returned, or raised; only of a job that has ended."""
@@ -45,6 +52,7 @@ class Job(Generic[T]):
             self._error = error
         finally:
             self._done.set()
+            self._awaited.set()
 
 
 class Worker(Generic[T]):
@@ -87,6 +95,11 @@ class Worker(Generic[T]):
             return job.result()
         self._late = job
         return None
+
+    def abandon(self) -> None:
+        """Let whoever waits for the job in flight go on without it, as if it were late."""
+        if self._last is not None:
+            self._last.abandon()
 
     def _work(self) -> None:
         while True:

@@ -56,6 +56,10 @@ class DevicesList:
         """Always the file."""
         return PolicySource.DEVICES_LIST
 
+    @property
+    def trouble(self) -> None:
+        """None: a list always answers."""
+
     def deciding_rule(self, node: DeviceNode, permissions: Permission) -> DeviceRule | None:
         """The first rule that allows the request; None when it is denied."""
         return next((rule for rule in self.rules if rule.covers(node, permissions)), None)

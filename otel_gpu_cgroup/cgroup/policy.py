@@ -19,6 +19,8 @@ from otel_gpu_cgroup.model import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from otel_gpu_cgroup.errors import PolicyUnreadable
+
 UNUSED_GPU_NODE: Final = DeviceNode(DeviceType.CHAR, NVIDIA_MAJOR, 253)
 """Between the last regular minor (247) and nvidia-modeset (254): no rule names it, only a wildcard covers it."""
 MEMORY_NODE: Final = DeviceNode(DeviceType.CHAR, 1, 1)
@@ -41,9 +43,60 @@ class DevicePolicy(Protocol):
         """The kernel's answer to one request that asks for all these permissions at once."""
         ...
 
+    @property
+    def trouble(self) -> PolicyUnreadable | None:
+        """Why an answer was unknown; None while none was."""
+        ...
+
     def named_minors(self, major: int) -> frozenset[int]:
         """The minors that its rules allow read+write one by one; empty where no rules can be listed."""
         ...
+
+
+class UnknownPolicy:
+    """The policy of a controller that does not tell."""
+
+    source: Final = PolicySource.NOBODY
+
+    def __init__(self, trouble: PolicyUnreadable) -> None:
+        self.trouble: Final = trouble
+
+    def allows(self, node: DeviceNode, permissions: Permission) -> Verdict:
+        """Always unknown."""
+        del node, permissions
+        return Verdict.UNKNOWN
+
+    def named_minors(self, major: int) -> frozenset[int]:
+        """None is known."""
+        del major
+        return frozenset()
+
+
+class BothPolicies:
+    """What two controllers allow together: the kernel asks v1 and v2, and each may deny."""
+
+    def __init__(self, first: DevicePolicy, second: DevicePolicy) -> None:
+        self._first = first
+        self._second = second
+
+    @property
+    def source(self) -> PolicySource:
+        """Both, or the one that told."""
+        told = {self._first.source, self._second.source} - {PolicySource.NOBODY}
+        return PolicySource.DEVICES_LIST_AND_BPF if len(told) > 1 else next(iter(told), PolicySource.NOBODY)
+
+    @property
+    def trouble(self) -> PolicyUnreadable | None:
+        """Of either."""
+        return self._first.trouble or self._second.trouble
+
+    def allows(self, node: DeviceNode, permissions: Permission) -> Verdict:
+        """Both must allow; one denial is enough."""
+        return self._first.allows(node, permissions) & self._second.allows(node, permissions)
+
+    def named_minors(self, major: int) -> frozenset[int]:
+        """Of either that can list them."""
+        return self._first.named_minors(major) | self._second.named_minors(major)
 
 
 def classify(policy: DevicePolicy, gpu_nodes: Iterable[DeviceNode]) -> AccessClass:

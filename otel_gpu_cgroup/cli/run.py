@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _log: Final = logging.getLogger(__name__)
 _DRIVER_TIMEOUT: Final = 2.5
-"""Seconds that a cycle waits for the driver: half of what a collection may wait for a cycle."""
+"""Seconds that a cycle waits for the driver at most: half of what a collection may wait for a cycle."""
 
 
 def run_agent(settings: Settings) -> int:
@@ -35,7 +35,7 @@ def run_agent(settings: Settings) -> int:
     ended = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: ended.set())
-    with open_host(settings) as host, open_cycle(settings, host, _DRIVER_TIMEOUT) as cycle:
+    with open_host(settings) as host, open_cycle(settings, host, _driver_timeout(settings)) as cycle:
         _push(settings, host, cycle, ended)
     return 0
 
@@ -49,8 +49,14 @@ def _push(settings: Settings, host: HostPaths, cycle: Cycle, ended: threading.Ev
     agent = Agent(settings, host, freshness)
     _log.info("started interval=%gs exporter=%s", settings.interval, ",".join(settings.exporter))
     ended.wait()
+    cycle.hurry()
     agent.shutdown(settings.flush_timeout)
     _log.info("ended")
+
+
+def _driver_timeout(settings: Settings) -> float:
+    """A hanging driver must not cost a whole interval its access."""
+    return min(_DRIVER_TIMEOUT, settings.interval / 4)
 
 
 def _logged(cycle: Cycle) -> Callable[[], NodeStats]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import logging
 import os
-from dataclasses import replace
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 from otel_gpu_cgroup.containers.identity import parse_container
 from otel_gpu_cgroup.containers.mounts import Mount, devices_mount, parse_cgroup_mounts, unified_mount
+from otel_gpu_cgroup.containers.placement import Placement
 from otel_gpu_cgroup.errors import HostUnreadable
 from otel_gpu_cgroup.host import HostPaths, read_text, unreadable
 from otel_gpu_cgroup.model import CgroupLayout, CgroupPath, Container
@@ -41,6 +41,7 @@ class ContainerDiscovery:
     def __init__(self, host: HostPaths) -> None:
         self._host = host
         self._layout = CgroupLayout()
+        self._placement = Placement(host, self._layout)
         self._known: dict[CgroupPath, Container | None] = {}
         """The paths of the last walk, each parsed once."""
 
@@ -56,33 +57,31 @@ class ContainerDiscovery:
         Raises HostUnreadable or ParseError when no hierarchy can be read; what ends during the walk is left out.
         """
         try:
-            paths, known = _walk(self._root()), self._known
-            self._known = {path: known[path] if path in known else self._container(path) for path in paths}
+            leaves, known = dict(_walk(self._root())), self._known
         except HostUnreadable:
-            self._layout, self._known = CgroupLayout(), {}  # so that the next cycle looks for the mounts anew
+            self._set_layout(CgroupLayout())  # so that the next cycle looks for the mounts anew
             raise
-        containers = (container for container in self._known.values() if container is not None)
-        return sorted(containers, key=_BY_PATH)
+        self._known = {path: known[path] if path in known else parse_container(path) for path in leaves}
+        found = (container for container in self._known.values() if container is not None)
+        return self._placement.place(
+            [(container, leaves[container.cgroup]) for container in sorted(found, key=_BY_PATH)]
+        )
 
     def _root(self) -> Path:
         if self._layout.mode is None:
-            self._layout = read_cgroup_layout(self._host)
+            self._set_layout(read_cgroup_layout(self._host))
         root = self._layout.devices or self._layout.unified
         if root is None:
             where = os.fspath(self._host.mountinfo)
             raise HostUnreadable(f"{where!r} names no cgroup hierarchy that decides on devices; mount /sys/fs/cgroup")
         return root
 
-    def _container(self, path: CgroupPath) -> Container | None:
-        """A new path's container."""
-        container, devices = parse_container(path), self._layout.devices
-        if container is None or devices is None:
-            return container
-        return replace(container, devices=f"{os.fspath(devices)}{path}")
+    def _set_layout(self, layout: CgroupLayout) -> None:
+        self._layout, self._placement, self._known = layout, Placement(self._host, layout), {}
 
 
-def _walk(root: Path) -> Iterator[CgroupPath]:
-    """The paths of all cgroups below a hierarchy's root, without opening the leaves."""
+def _walk(root: Path) -> Iterator[tuple[CgroupPath, bool]]:
+    """The paths of all cgroups below a hierarchy's root, and whether each is a leaf; leaves are not opened."""
     top = os.fspath(root)
     folders = [""]
     while folders:
@@ -96,7 +95,7 @@ def _walk(root: Path) -> Iterator[CgroupPath]:
             continue
         for name, is_leaf in found:
             path = f"{folder}/{name}"
-            yield CgroupPath(path)
+            yield CgroupPath(path), is_leaf
             if not is_leaf:
                 folders.append(path)
 

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Final
 from otel_gpu_cgroup.model import AcceleratorStats, Gpu, GpuReading, Problem, Stage, gpu_node
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from otel_gpu_cgroup.model import Container, ContainerStats, DeviceInventory, GpuUuid
     from otel_gpu_cgroup.nvidia.judgement import Judgement
 
@@ -23,19 +25,24 @@ class NvidiaCollector:
 
     judgement: Judgement
     inventory: DeviceInventory
-    problems: tuple[Problem, ...] = ()
     silent: bool = False
     """Whether its rows are left out, as those of unrestricted containers are by default."""
 
     def update_stats(self, stats: ContainerStats) -> None:
         """Write access, source, problems and one row for each GPU whose UUID is known; never raises."""
         stats.access, stats.source = self.judgement.access, self.judgement.source
-        stats.problems += self.problems
-        if self.judgement.strangers:
-            stats.problems.append(_strangers_problem(stats.container, self.judgement.strangers))
+        stats.problems += self._problems(stats.container)
         if not self.silent:
             uuids = ((gpu, gpu.uuid) for gpu in self.judgement.gpus)
             stats.accelerators += (self._row(gpu, uuid) for gpu, uuid in uuids if uuid is not None)
+
+    def _problems(self, container: Container) -> Iterator[Problem]:
+        trouble, strangers = self.judgement.trouble, self.judgement.strangers
+        if trouble is not None:
+            yield Problem(Stage.POLICY, trouble.subject or container.cgroup, str(trouble))
+        if strangers:
+            nodes = ", ".join(str(gpu_node(minor)) for minor in strangers)
+            yield Problem(Stage.POLICY, container.cgroup, f"allows {nodes}, which no GPU of this host has; left out")
 
     def _row(self, gpu: Gpu, uuid: GpuUuid) -> AcceleratorStats:
         reading = self.inventory.readings.get(uuid, _NO_READING)
@@ -47,8 +54,3 @@ class NvidiaCollector:
             memory_used=reading.memory_used,
             duty_cycle=reading.duty_cycle,
         )
-
-
-def _strangers_problem(container: Container, minors: tuple[int, ...]) -> Problem:
-    nodes = ", ".join(str(gpu_node(minor)) for minor in minors)
-    return Problem(Stage.POLICY, container.cgroup, f"allows {nodes}, which no GPU of this host has; left out")

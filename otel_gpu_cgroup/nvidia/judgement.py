@@ -11,6 +11,7 @@ from otel_gpu_cgroup.model import NVIDIA_MAJOR, READ_WRITE, AccessClass, Gpu, Po
 
 if TYPE_CHECKING:
     from otel_gpu_cgroup.cgroup.policy import DevicePolicy
+    from otel_gpu_cgroup.errors import PolicyUnreadable
 
 _MAX_GPU_MINOR: Final = 247
 """Higher minors of the major are control nodes or unused (nv-chardev-numbers.h of open-gpu-kernel-modules 595)."""
@@ -28,6 +29,8 @@ class Judgement:
     """Those that may be opened read+write."""
     strangers: tuple[int, ...] = ()
     """GPU minors that the policy names and this host does not have."""
+    trouble: PolicyUnreadable | None = None
+    """Why the class is unknown; None unless it is."""
 
 
 def judge(policy: DevicePolicy, gpus: tuple[Gpu, ...]) -> Judgement:
@@ -38,9 +41,11 @@ def judge(policy: DevicePolicy, gpus: tuple[Gpu, ...]) -> Judgement:
     """
     minors = {gpu.minor for gpu in gpus}
     named = policy.named_minors(NVIDIA_MAJOR) if gpus else frozenset[int]()
+    access = classify(policy, [gpu.node for gpu in gpus] or _ANY_GPU_NODE)
     return Judgement(
-        access=classify(policy, [gpu.node for gpu in gpus] or _ANY_GPU_NODE),
+        access=access,
         source=policy.source,
         gpus=tuple(gpu for gpu in gpus if policy.allows(gpu.node, READ_WRITE) is Verdict.ALLOW),
         strangers=tuple(sorted(minor for minor in named - minors if minor <= _MAX_GPU_MINOR)),
+        trouble=policy.trouble if access is AccessClass.UNKNOWN else None,
     )

@@ -8,6 +8,7 @@ NVML only while no call is in flight: a shutdown under a running call crashes th
 from __future__ import annotations
 
 import functools
+import math
 from typing import TYPE_CHECKING, Final
 
 from otel_gpu_cgroup.errors import Gone, HostUnreadable, ParseError, PolicyUnreadable
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
 _REMEMBERED: Final = 4096
 """Judgements that are kept: one for each different policy of a node."""
 _LET_GO_SECONDS: Final = 1.0
+_HURRIED: Final = 0.3
+"""Seconds; a pass over eight GPUs takes at most a fifth of it."""
 _SILENT: Final = Problem(
     Stage.NVML, "NVML", "has not answered in time; device values are absent until it does (a hung driver?)"
 )
@@ -67,6 +70,7 @@ class NvidiaManager:
         self._report_unrestricted = report_unrestricted
         self._judge = _judging(())
         self._listed: tuple[Gpu, ...] = ()
+        self._patience = math.inf
         self._uuids: dict[PciAddress, GpuUuid] = {}
         self._inventory = DeviceInventory()
 
@@ -76,7 +80,8 @@ class NvidiaManager:
 
     def refresh(self, timeout: float) -> DeviceInventory:
         """One NVML pass, or the end of the one that `setup` began, and what the kernel and the driver's files name."""
-        snapshot = self._worker.ask(self._pass.read, timeout)
+        self._policies.begin_cycle()
+        snapshot = self._worker.ask(self._pass.read, min(timeout, self._patience))
         problems = list((_SILENT,) if snapshot is None else snapshot.problems)
         if snapshot is not None:
             self._listed = snapshot.gpus
@@ -102,10 +107,16 @@ class NvidiaManager:
             policy = self._policies.read(container)
         except Gone:
             raise
-        except (HostUnreadable, PolicyUnreadable) as error:
-            problem = Problem(Stage.POLICY, container.cgroup, str(error))
-            return self._collector(Judgement(AccessClass.UNKNOWN), (problem,))
+        except PolicyUnreadable as error:
+            return self._collector(Judgement(AccessClass.UNKNOWN, trouble=error))
+        except HostUnreadable as error:
+            return self._collector(Judgement(AccessClass.UNKNOWN, trouble=PolicyUnreadable(str(error))))
         return self._collector(self._judge(policy))
+
+    def hurry(self) -> None:
+        """End a refresh that waits; those to come wait for no longer than a driver takes that does not hang."""
+        self._patience = _HURRIED
+        self._worker.abandon()
 
     def destroy(self) -> None:
         """Shut NVML down on its own thread; while a call hangs nothing is done, the process's end does it."""
@@ -123,10 +134,10 @@ class NvidiaManager:
             problems.append(Problem(Stage.DISCOVERY, "/proc/driver/nvidia/gpus", str(error)))
             return ()
 
-    def _collector(self, judgement: Judgement, problems: tuple[Problem, ...] = ()) -> NvidiaCollector:
+    def _collector(self, judgement: Judgement) -> NvidiaCollector:
         unrestricted = judgement.access is AccessClass.UNRESTRICTED
         silent = unrestricted and not self._report_unrestricted
-        return NvidiaCollector(judgement, self._inventory, problems, silent=silent)
+        return NvidiaCollector(judgement, self._inventory, silent=silent)
 
 
 def _judging(gpus: tuple[Gpu, ...]) -> Callable[[DevicePolicy], Judgement]:

@@ -226,8 +226,9 @@ def _failure(what: str, error: Exception) -> NvmlQueryFailed | NvmlUnavailable:
         return NvmlUnavailable(_reason(error))
     if code in _UNSUPPORTED:
         return NvmlUnsupported(f"{what}: {_reason(error)}")
-    kind = NvmlDeviceLost if code in _LOST else NvmlQueryFailed
-    return kind(f"{what}: {_reason(error)}")
+    if code in _LOST:
+        return NvmlDeviceLost(_reason(error))  # whatever was asked
+    return NvmlQueryFailed(f"{what}: {_reason(error)}")
 
 
 def _reason(error: BaseException) -> str:

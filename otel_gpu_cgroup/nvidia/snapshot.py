@@ -7,7 +7,7 @@ What one query of one GPU does not answer is absent; it never costs another valu
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
@@ -57,6 +57,8 @@ class _Listed:
     unsupported: set[str] = field(default_factory=set)
     read_at: float | None = None
     """Monotonic seconds of the previous reading."""
+    silent: bool = False
+    """Whether it does not even say who it is any more; then it is who it was, and is asked nothing."""
 
 
 class SnapshotReader:
@@ -67,11 +69,12 @@ class SnapshotReader:
         self._clock = clock
         self._listed: dict[GpuUuid, _Listed] = {}
         self._count: int | None = None
+        self._list_anew = True
         self._problems: list[Problem] = []
 
     def forget(self) -> None:
-        """List the GPUs anew in the next pass: NVML was started again, its old handles are dead."""
-        self._count = None
+        """List the GPUs anew in the next pass: NVML was started again, its old handles and indices mean nothing."""
+        self._count, self._list_anew = None, True
 
     def read(self) -> GpuSnapshot:
         """One pass over all GPUs; raises NvmlUnavailable when NVML is down."""
@@ -79,21 +82,28 @@ class SnapshotReader:
         self._problems = []
         version = self._asked("NVML", self._nvml.driver_version)
         count = self._nvml.device_count()
-        if count != self._count:
+        if count != self._count or self._list_anew:
             self._list(count)
         readings = {listed.uuid: self._read_gpu(listed) for listed in self._listed.values()}
-        if self._problems:
-            self._count = None
+        self._list_anew = bool(self._problems)
         gpus = tuple(listed.gpu for listed in self._listed.values())
         return GpuSnapshot(taken_at, gpus, readings, version, tuple(self._problems), usable=True)
 
     def _list(self, count: int) -> None:
-        """Ask each GPU who it is; what the same set of GPUs does not support is not asked again."""
-        found = (self._asked(f"GPU {index}", partial(self._identify, index)) for index in range(count))
+        """Ask each GPU who it is; what the same set of GPUs does not support is not asked again.
+
+        While their number stays, one that does not answer (it is lost) is still the one that it was.
+        """
+        before = {gpu.gpu.index: gpu for gpu in self._listed.values()} if count == self._count else {}
+        names = [before[index].uuid if index in before else f"GPU {index}" for index in range(count)]
+        found = [self._asked(name, partial(self._identify, index)) for index, name in enumerate(names)]
         listed = {gpu.uuid: gpu for gpu in found if gpu is not None}
+        for index, gpu in enumerate(found):
+            if gpu is None and index in before and before[index].uuid not in listed:
+                listed[before[index].uuid] = replace(before[index], silent=True)
         if listed.keys() == self._listed.keys():
-            for uuid, before in self._listed.items():
-                listed[uuid].unsupported, listed[uuid].read_at = before.unsupported, before.read_at
+            for uuid, known in self._listed.items():
+                listed[uuid].unsupported, listed[uuid].read_at = known.unsupported, known.read_at
         self._listed, self._count = listed, count
 
     def _identify(self, index: int) -> _Listed:
@@ -107,7 +117,7 @@ class SnapshotReader:
         return _Listed(gpu, gpu.uuid, device)
 
     def _read_gpu(self, listed: _Listed) -> GpuReading:
-        reading = self._asked(listed.uuid, partial(self._ask_gpu, listed))
+        reading = None if listed.silent else self._asked(listed.uuid, partial(self._ask_gpu, listed))
         return GpuReading() if reading is None else reading
 
     def _ask_gpu(self, listed: _Listed) -> GpuReading:

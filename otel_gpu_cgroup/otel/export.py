@@ -37,19 +37,24 @@ def create_exporter(name: str, environment: Mapping[str, str] = os.environ) -> M
     _check("TIMEOUT", environment, float, "seconds")
     _check("ENDPOINT", environment, urlsplit, "a URL such as http://localhost:4318")
     try:
-        return WatchedExporter(_create_otlp(protocol, compression), protocol)
+        endpoint = _setting("ENDPOINT", environment, "http://localhost:4317")[1]
+        return WatchedExporter(_create_otlp(protocol, compression, endpoint), protocol)
     except ImportError as error:
         raise MissingExtra(f"exporting by {protocol}", "agent") from error
 
 
-def _create_otlp(protocol: str, compression: str) -> MetricExporter:
+def _create_otlp(protocol: str, compression: str, grpc_endpoint: str) -> MetricExporter:
     """Only the chosen exporter is imported: gRPC alone costs 15 MiB."""
     if protocol == "grpc":
         from grpc import Compression  # type: ignore[import-untyped]  # grpcio ships no type information
         from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import OTLPMetricExporter as GrpcExporter
 
         # by itself it does not know `none`
-        return GrpcExporter(compression=Compression.Gzip if compression == "gzip" else Compression.NoCompression)
+        # and takes an endpoint that is empty for an address
+        return GrpcExporter(
+            endpoint=grpc_endpoint,
+            compression=Compression.Gzip if compression == "gzip" else Compression.NoCompression,
+        )
     from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter as HttpExporter
 
     return HttpExporter()

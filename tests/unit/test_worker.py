@@ -33,6 +33,15 @@ def test_nobody_waits_twice_for_a_late_job_nor_takes_what_it_brings() -> None:
     assert worker.ask(lambda: "fresh", timeout=10) == "fresh"
 
 
+def test_who_waits_goes_on_without_a_job_that_is_abandoned() -> None:
+    worker: Worker[str] = Worker("test")
+    release = threading.Event()
+    worker.submit(lambda: "late" if release.wait(10) else "")
+    threading.Timer(0.05, worker.abandon).start()
+    assert worker.ask(lambda: "never begun", timeout=3600) is None
+    release.set()
+
+
 def test_an_exception_is_raised_where_the_result_is_taken() -> None:
     worker: Worker[int] = Worker("test")
     with pytest.raises(ZeroDivisionError):

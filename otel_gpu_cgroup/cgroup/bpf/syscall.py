@@ -149,5 +149,6 @@ def _attributes(form: str, *fields: int) -> ctypes.Array[ctypes.c_char]:
 def _refused(what: str, error: int, capability: str) -> PolicyUnreadable | Gone:
     if error == errno.ENODEV:
         return Gone(f"{what}: the cgroup has ended")
-    reason = f"{capability} needed" if error in _DENIED else os.strerror(error)
-    return PolicyUnreadable(f"bpf(2) refuses {what}: {reason}")
+    if error in _DENIED:
+        return PolicyUnreadable(f"refused: what cgroup v2 allows can be seen with {capability} alone", "bpf(2)")
+    return PolicyUnreadable(f"{what} cannot be read: {os.strerror(error)}")

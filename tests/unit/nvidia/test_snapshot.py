@@ -103,6 +103,21 @@ def test_a_lost_gpu_is_one_problem_and_the_others_go_on(driver: LoadedDriver, co
     assert snapshots.read().readings[A].memory_used == 5 * GIB
 
 
+def test_a_gpu_that_is_lost_is_still_who_it_was_until_the_number_of_gpus_changes(driver: LoadedDriver) -> None:
+    well = (FakeGpu(uuid=A, minor=0), FakeGpu(uuid=B, minor=1, memory=MEMORY))
+    snapshots = reader(driver, *well)
+    snapshots.read()
+    driver.set(World(gpus=(FakeGpu(uuid=A, minor=0, errors={"*": 15}), well[1])))
+    for _ in range(3):
+        snapshot = snapshots.read()
+        assert {(gpu.uuid, gpu.minor) for gpu in snapshot.gpus} == {(A, 0), (B, 1)}
+        assert {(problem.subject, problem.message) for problem in snapshot.problems} == {(A, "GPU is lost")}
+        assert snapshot.readings[A] == GpuReading()
+        assert snapshot.readings[B].memory_used == 5 * GIB
+    driver.set(World(gpus=(well[1],)))
+    assert [gpu.uuid for gpu in snapshots.read().gpus] == [B]
+
+
 def test_a_gpu_that_does_not_say_who_it_is_costs_no_other_gpu_and_is_asked_again(driver: LoadedDriver) -> None:
     nameless = FakeGpu(uuid=A, minor=0, errors={"nvmlDeviceGetMinorNumber": 999})
     snapshots = reader(driver, nameless, FakeGpu(uuid=B, minor=1))

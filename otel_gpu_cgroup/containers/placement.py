@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads which cgroup speaks for a container: where its first process is, in each hierarchy.
+
+A container's own cgroup may have cgroups below it (crun's `container/`, systemd inside), and programs may be attached
+to those, too; what counts is what the kernel asks for the container's processes. In a hybrid host the two hierarchies
+may place a process differently.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from otel_gpu_cgroup.errors import HostUnreadable
+from otel_gpu_cgroup.host import HostPaths, read_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from otel_gpu_cgroup.model import CgroupLayout, CgroupPath, Container
+
+_MOST_FOLDERS: Final = 1000
+
+
+def parse_pids(procs: str) -> list[int]:
+    """The processes that a cgroup.procs lists; those of other PID namespaces, which it shows as 0, are left out."""
+    return [int(word) for word in procs.split() if word.isascii() and word.isdigit() and int(word) > 0]
+
+
+def parse_unified_path(proc_cgroup: str) -> str | None:
+    """The cgroup2 path in a /proc/PID/cgroup; None without one, or where the reader's namespace does not show it."""
+    paths = (line[3:] for line in proc_cgroup.split("\n") if line.startswith("0::/"))
+    return next((path for path in paths if not path.startswith("/..")), None)
+
+
+def read_first_process(folder: str) -> tuple[int, str] | None:
+    """The lowest pid in a cgroup and all below it, and the folder that it is in; None for an empty one."""
+    found = ((pid, place) for place in _folders(folder) for pid in _read_pids(place))
+    return min(found, default=None)
+
+
+def read_unified_folder(host: HostPaths, root: str, pid: int) -> str | None:
+    """The folder of a process' cgroup2 below the hierarchy's root; None when it has ended or cannot be told."""
+    try:
+        path = parse_unified_path(read_text(host.proc / str(pid) / "cgroup"))
+    except HostUnreadable:
+        return None
+    return None if path is None else f"{root}{path}".rstrip("/")
+
+
+def _folders(top: str) -> Iterator[str]:
+    """A cgroup and those below it, no more than a bound: a container may make as many as it likes."""
+    folders = [top]
+    for _ in range(_MOST_FOLDERS):
+        if not folders:
+            return
+        folder = folders.pop()
+        yield folder
+        try:
+            with os.scandir(folder) as entries:
+                folders += [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
+        except OSError:
+            continue  # it has ended
+
+
+def _read_pids(folder: str) -> list[int]:
+    try:
+        return parse_pids(read_text(f"{folder}/cgroup.procs"))
+    except HostUnreadable:
+        return []
+
+
+class Placement:
+    """Places containers in the hierarchies of one layout, cycle after cycle."""
+
+    def __init__(self, host: HostPaths, layout: CgroupLayout) -> None:
+        self._host = host
+        self._devices = None if layout.devices is None else os.fspath(layout.devices)
+        self._unified = None if layout.unified is None else os.fspath(layout.unified)
+        self._before: dict[CgroupPath, Container] = {}
+        self._settled: dict[CgroupPath, Container] = {}
+
+    def place(self, found: Sequence[tuple[Container, bool]]) -> list[Container]:
+        """The containers, each with the folders that speak for it; beside each, whether no cgroup is below its own.
+
+        Where a process is does not change once a container is set up: what two cycles agree on is not asked again,
+        unless there are cgroups below, between which processes may move.
+        """
+        placed, settled = [], {}
+        for container, is_leaf in found:
+            path = container.cgroup
+            known = self._settled.get(path)
+            if known is None:
+                known = self._place(container, is_leaf=is_leaf)
+                agreed = self._before.get(path) == known
+            else:
+                agreed = True
+            if is_leaf and agreed:
+                settled[path] = known
+            placed.append(known)
+        self._settled, self._before = settled, {container.cgroup: container for container in placed}
+        return placed
+
+    def _place(self, container: Container, *, is_leaf: bool) -> Container:
+        if self._devices is None:
+            folder = f"{self._unified}{container.cgroup}"
+            first = None if is_leaf else read_first_process(folder)
+            return replace(container, unified=folder if first is None else first[1])
+        folder = f"{self._devices}{container.cgroup}"
+        if self._unified is None and is_leaf:
+            return replace(container, devices=folder)
+        first = read_first_process(folder)
+        devices = folder if first is None else first[1]
+        return replace(container, devices=devices, unified=self._beside(container, first))
+
+    def _beside(self, container: Container, first: tuple[int, str] | None) -> str | None:
+        """In a hybrid host: the cgroup2 folder of the first process; of an empty container that of the same path."""
+        if self._unified is None:
+            return None
+        found = None if first is None else read_unified_folder(self._host, self._unified, first[0])
+        same = f"{self._unified}{container.cgroup}"
+        return found or (same if os.path.isdir(same) else None)
