@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which cgroup speaks for a container, on hosts made of files."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from otel_gpu_cgroup.containers.placement import Placement, parse_pids, parse_unified_path, read_first_process
+from otel_gpu_cgroup.host import HostPaths
+from otel_gpu_cgroup.model import CgroupLayout, CgroupPath, Container, Runtime
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PATH = CgroupPath("/docker/abc")
+CONTAINER = Container(PATH, Runtime.DOCKER, "abc")
+
+
+def cgroup(folder: Path, *pids: int) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "cgroup.procs").write_text("".join(f"{pid}\n" for pid in pids))
+    return folder
+
+
+def process(root: Path, pid: int, text: str) -> None:
+    folder = root / "proc" / str(pid)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "cgroup").write_text(text)
+
+
+def place(placement: Placement, *, is_leaf: bool = True) -> tuple[str | None, str | None]:
+    [container] = placement.place([(CONTAINER, is_leaf)])
+    return container.devices, container.unified
+
+
+def test_pids_of_other_namespaces_are_no_pids() -> None:
+    assert parse_pids("0\n12\n0\n7\n") == [12, 7]
+    assert parse_pids("") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "path"),
+    [
+        ("5:devices:/docker/abc\n0::/system.slice/x.scope\n", "/system.slice/x.scope"),
+        ("0::/\n", "/"),
+        ("5:devices:/docker/abc\n", None),
+        ("0::/../../b\n", None),
+        ("0::/a\rb\n", "/a\rb"),
+        ("", None),
+    ],
+)
+def test_the_unified_path_of_a_process(text: str, path: str | None) -> None:
+    assert parse_unified_path(text) == path
+
+
+def test_the_first_process_is_the_lowest_anywhere_below(tmp_path: Path) -> None:
+    top = cgroup(tmp_path / "top", 30)
+    cgroup(top / "a", 20, 21)
+    deep = cgroup(top / "b/c", 5)
+    assert read_first_process(str(top)) == (5, str(deep))
+
+
+def test_an_empty_container_has_no_first_process(tmp_path: Path) -> None:
+    assert read_first_process(str(cgroup(tmp_path / "top"))) is None
+    assert read_first_process(str(tmp_path / "gone")) is None
+
+
+def test_with_one_hierarchy_a_leaf_speaks_for_itself(tmp_path: Path) -> None:
+    v1 = Placement(HostPaths(tmp_path), CgroupLayout(devices=tmp_path / "devices"))
+    v2 = Placement(HostPaths(tmp_path), CgroupLayout(unified=tmp_path / "unified"))
+    assert place(v1) == (f"{tmp_path}/devices/docker/abc", None)
+    assert place(v2) == (None, f"{tmp_path}/unified/docker/abc")
+
+
+@pytest.mark.parametrize("hierarchy", ["devices", "unified"])
+def test_a_container_with_cgroups_below_speaks_by_its_first_process(tmp_path: Path, hierarchy: str) -> None:
+    top = cgroup(tmp_path / hierarchy / "docker/abc")
+    inner = cgroup(top / "container", 100)
+    cgroup(top / "other", 200)
+    placement = Placement(HostPaths(tmp_path), CgroupLayout(**{hierarchy: tmp_path / hierarchy}))
+    assert str(inner) in place(placement, is_leaf=False)
+    cgroup(inner)  # its processes have moved on
+    assert str(top / "other") in place(placement, is_leaf=False)
+    cgroup(top / "other")
+    assert str(top) in place(placement, is_leaf=False)
+
+
+@pytest.fixture
+def hybrid(tmp_path: Path) -> Placement:
+    layout = CgroupLayout(devices=tmp_path / "devices", unified=tmp_path / "unified")
+    return Placement(HostPaths(tmp_path), layout)
+
+
+def test_on_a_hybrid_host_the_two_paths_may_differ(tmp_path: Path, hybrid: Placement) -> None:
+    folder = cgroup(tmp_path / "devices/docker/abc", 100)
+    process(tmp_path, 100, "5:devices:/docker/abc\n0::/system.slice/containerd.service\n")
+    assert place(hybrid) == (str(folder), f"{tmp_path}/unified/system.slice/containerd.service")
+
+
+def test_on_a_hybrid_host_the_root_of_cgroup2_speaks_for_who_is_in_it(tmp_path: Path, hybrid: Placement) -> None:
+    cgroup(tmp_path / "devices/docker/abc", 100)
+    process(tmp_path, 100, "0::/\n")
+    assert place(hybrid)[1] == f"{tmp_path}/unified"
+
+
+def test_an_empty_container_of_a_hybrid_host_is_where_the_same_path_is(tmp_path: Path, hybrid: Placement) -> None:
+    cgroup(tmp_path / "devices/docker/abc")
+    assert place(hybrid)[1] is None
+    beside = cgroup(tmp_path / "unified/docker/abc")
+    assert place(hybrid)[1] == str(beside)
+
+
+def test_what_one_cycle_saw_while_a_container_was_set_up_does_not_last(tmp_path: Path, hybrid: Placement) -> None:
+    cgroup(tmp_path / "devices/docker/abc", 100)
+    process(tmp_path, 100, "0::/\n")
+    assert place(hybrid)[1] == f"{tmp_path}/unified"
+    process(tmp_path, 100, "0::/docker/abc\n")
+    assert [place(hybrid)[1] for _ in range(3)] == [f"{tmp_path}/unified/docker/abc"] * 3
