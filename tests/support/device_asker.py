@@ -2,8 +2,9 @@
 """The child of `devices_cgroup.KernelOracle`: moves itself into cgroups and asks the kernel about device nodes.
 
 Its first line of input is `[NODES, SPARE]`: for each node its path, mode and device number, and a path for nodes
-that it makes itself. Every further line is the cgroup.procs to move to; it answers with one line: for each node the
-[access(2), open(2)] pairs for reading, writing and both, and the answer of mknod(2) twice; 0 or an errno each.
+that it makes itself. Every further line is the cgroup.procs to move to, or null to ask where it is. It answers with
+one line: `[]` when it has moved, else for each node the [access(2), open(2)] pairs for reading, writing and both, and
+the answer of mknod(2) twice; 0 or an errno each.
 """
 
 from __future__ import annotations
@@ -25,11 +26,17 @@ _libc: Final = ctypes.CDLL(None, use_errno=True)  # os.access keeps the errno to
 def main() -> None:
     nodes, spare = json.loads(sys.stdin.readline())
     for line in sys.stdin:
-        with open(json.loads(line), "w") as procs:
-            procs.write(str(os.getpid()))
-        answers = [_asked(path, mode, device, spare) for path, mode, device in nodes]
+        procs = json.loads(line)
+        if procs is not None:
+            _move(procs)
+        answers = [] if procs else [_asked(path, mode, device, spare) for path, mode, device in nodes]
         sys.stdout.write(json.dumps(answers) + "\n")
         sys.stdout.flush()
+
+
+def _move(procs: str) -> None:
+    with open(procs, "w") as file:
+        file.write(str(os.getpid()))
 
 
 def _asked(path: str, mode: int, device: int, spare: str) -> list[list[int]]:

@@ -31,7 +31,7 @@ from tests.support.need import need
 from tests.support.runc import devices_hierarchy
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
     from typing import IO
 
@@ -101,41 +101,56 @@ def devices_cgroup(above: DevicesCgroup | None = None) -> Iterator[DevicesCgroup
 class KernelOracle:
     """The kernel's answers for a fixed set of nodes."""
 
-    def __init__(self, child: subprocess.Popen[str], nodes: Sequence[DeviceNode]) -> None:
+    def __init__(self, child: subprocess.Popen[str], nodes: Sequence[DeviceNode], home: Path) -> None:
         assert child.stdin is not None
         assert child.stdout is not None
         self._input: IO[str] = child.stdin
         self._output: IO[str] = child.stdout
         self._nodes = nodes
+        self._home = home
 
     def ask(self, cgroup: Path) -> Mapping[tuple[DeviceNode, Permission], Answer]:
         """What a process in this cgroup gets, for each node and each of `ASKED`; the child leaves it again."""
-        answers = self._answers(cgroup)
-        self._answers(self._home())
+        with self.inside(cgroup) as answers:
+            return answers()
+
+    @contextmanager
+    def inside(self, cgroup: Path) -> Iterator[Callable[[], Mapping[tuple[DeviceNode, Permission], Answer]]]:
+        """Let the child stay in the cgroup, and give what asks there: moving costs more than all the answers."""
+        self._told(self._procs(cgroup))
+        try:
+            yield self._answers
+        finally:
+            self._told(self._procs(self._home))
+
+    def _answers(self) -> Mapping[tuple[DeviceNode, Permission], Answer]:
         return {
             (node, permission): Answer(*pair)
-            for node, pairs in zip(self._nodes, answers, strict=True)
+            for node, pairs in zip(self._nodes, self._told(None), strict=True)
             for permission, pair in zip(ASKED, pairs, strict=True)
         }
 
-    def _answers(self, cgroup: Path) -> list[list[list[int]]]:
-        self._input.write(json.dumps(os.fspath(cgroup / "cgroup.procs")) + "\n")
+    def _told(self, line: str | None) -> list[list[list[int]]]:
+        self._input.write(json.dumps(line) + "\n")
         self._input.flush()
-        line = self._output.readline()
-        assert line, f"the child of the kernel oracle ended in {cgroup}"
-        answers: list[list[list[int]]] = json.loads(line)
+        answer = self._output.readline()
+        assert answer, f"the child of the kernel oracle ended when it was told {line!r}"
+        answers: list[list[list[int]]] = json.loads(answer)
         return answers
 
     @staticmethod
-    def _home() -> Path:
-        home = devices_hierarchy()
-        assert home is not None
-        return home
+    def _procs(cgroup: Path) -> str:
+        return os.fspath(cgroup / "cgroup.procs")
 
 
 @contextmanager
-def kernel_oracle(folder: Path, nodes: Sequence[DeviceNode]) -> Iterator[KernelOracle]:
-    """Make the device nodes below `folder` and start the child; it starts, and ends, in the cgroup of the test."""
+def kernel_oracle(folder: Path, nodes: Sequence[DeviceNode], home: Path | None = None) -> Iterator[KernelOracle]:
+    """Make the device nodes below `folder` and start the child, which goes back to `home` after every question.
+
+    None is the top of the v1 devices hierarchy; for cgroup2 name the top of that one.
+    """
+    home = home or devices_hierarchy()
+    assert home is not None
     places = folder / "nodes"
     places.mkdir()
     made = [_make_node(places, node) for node in nodes]
@@ -143,7 +158,7 @@ def kernel_oracle(folder: Path, nodes: Sequence[DeviceNode]) -> Iterator[KernelO
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
         assert child.stdin is not None
         child.stdin.write(json.dumps([made, os.fspath(places / "spare")]) + "\n")
-        yield KernelOracle(child, nodes)
+        yield KernelOracle(child, nodes, home)
         child.stdin.close()
 
 
