@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import enum
 import struct
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, replace
+from typing import Final, NamedTuple
 
 from otel_gpu_cgroup.errors import UnsupportedProgram
 
-_FORM: Final = struct.Struct("<BBhi")
-SIZE: Final = _FORM.size
+_LAYOUT: Final = struct.Struct("<BBhi")
+SIZE: Final = _LAYOUT.size
 """Bytes of one instruction; jumps count in it, and a 64-bit immediate takes two."""
 
 
@@ -85,6 +85,65 @@ FROM_REGISTER: Final = 0x08
 """The bit of an ALU or jump opcode that takes the second operand from a register."""
 
 
+class Form(NamedTuple):
+    """What the fields of an opcode may hold; None is anything."""
+
+    registers: int
+    """Which of the bits of the two registers may be set."""
+    off: frozenset[int] | None
+    imm: frozenset[int] | None
+
+
+_NO_REGISTER, _DST, _SRC = 0x00, 0x0F, 0xF0
+_ZERO: Final = frozenset({0})
+_WITH_IMMEDIATE: Final = Form(_DST, _ZERO, None)
+_WITH_REGISTER: Final = Form(_DST | _SRC, _ZERO, _ZERO)
+_ONE_TOO: Final = frozenset({0, 1})
+_BITS: Final = frozenset({16, 32, 64})
+"""What can be put into another byte order."""
+
+
+def _alu(group: Class, extended: frozenset[int]) -> dict[int, Form]:
+    """The forms of one width; `extended` are the bits from which a move can extend the sign."""
+    forms = {}
+    for operation in set(Alu) - {Alu.NEG, Alu.END}:
+        offsets = _ONE_TOO if operation in (Alu.DIV, Alu.MOD) else _ZERO
+        forms[group | operation] = _WITH_IMMEDIATE._replace(off=offsets)
+        forms[group | operation | FROM_REGISTER] = _WITH_REGISTER._replace(off=offsets)
+    # where 32-bit operations keep the upper half, the verifier clears it by a move that it marks with 1
+    marks = _ONE_TOO if group is Class.ALU else _ZERO
+    forms[group | Alu.MOV | FROM_REGISTER] = Form(_DST | _SRC, extended | _ZERO, marks)
+    return forms | {group | Alu.NEG: Form(_DST, _ZERO, _ZERO), group | Alu.END: Form(_DST, _ZERO, _BITS)}
+
+
+def _jumps(group: Class) -> dict[int, Form]:
+    """The conditional ones of one width."""
+    conditions = set(Jump) - {Jump.ALWAYS, Jump.CALL, Jump.EXIT}
+    return {
+        **{group | condition: Form(_DST, None, None) for condition in conditions},
+        **{group | condition | FROM_REGISTER: Form(_DST | _SRC, None, _ZERO) for condition in conditions},
+    }
+
+
+FORMS: Final[dict[int, Form]] = {
+    **_alu(Class.ALU, frozenset({8, 16})),
+    **_alu(Class.ALU64, frozenset({8, 16, 32})),
+    Class.ALU | Alu.END | FROM_REGISTER: Form(_DST, _ZERO, _BITS),
+    **_jumps(Class.JMP),
+    **_jumps(Class.JMP32),
+    Class.JMP | Jump.ALWAYS: Form(_NO_REGISTER, None, _ZERO),
+    Class.JMP32 | Jump.ALWAYS: Form(_NO_REGISTER, _ZERO, None),
+    Class.JMP | Jump.EXIT: Form(_NO_REGISTER, _ZERO, _ZERO),
+    LOAD_IMMEDIATE_64: _WITH_IMMEDIATE,
+    **{Class.LDX | Mode.MEM | size: Form(_DST | _SRC, None, _ZERO) for size in WIDTHS},
+    **{Class.LDX | Mode.MEMSX | size: Form(_DST | _SRC, None, _ZERO) for size, width in WIDTHS.items() if width < 8},
+    **{Class.ST | Mode.MEM | size: Form(_DST, None, None) for size in WIDTHS},
+    **{Class.STX | Mode.MEM | size: Form(_DST | _SRC, None, _ZERO) for size in WIDTHS},
+}
+"""The instructions that the machine runs. A bit set elsewhere is a map, a helper, or what a later kernel gave a
+meaning to: an instruction that is not known."""
+
+
 @dataclass(frozen=True, slots=True)
 class Instruction:
     """One instruction; `imm` of a 64-bit load has all its bits."""
@@ -94,6 +153,8 @@ class Instruction:
     src: int
     off: int
     imm: int
+    known: bool = True
+    """Whether it is one of `FORMS`; what another does nobody here can tell."""
 
     @property
     def group(self) -> int:
@@ -129,7 +190,7 @@ def decode(code: bytes) -> Program:
     """The instructions of a program; UnsupportedProgram when the bytes are none."""
     if len(code) % SIZE:
         raise UnsupportedProgram(f"{len(code)} bytes are not whole instructions")
-    raw = [Instruction(code, regs & 0x0F, regs >> 4, off, imm) for code, regs, off, imm in _FORM.iter_unpack(code)]
+    raw = [_decoded(*fields) for fields in _LAYOUT.iter_unpack(code)]
     program: list[Instruction | None] = []
     while len(program) < len(raw):
         instruction = raw[len(program)]
@@ -145,16 +206,27 @@ def encode(program: Program) -> bytes:
     return b"".join(_encoded(instruction) for instruction in program if instruction is not None)
 
 
+def _decoded(code: int, registers: int, off: int, imm: int) -> Instruction:
+    form = FORMS.get(code)
+    known = (
+        form is not None
+        and not registers & ~form.registers
+        and (form.off is None or off in form.off)
+        and (form.imm is None or imm in form.imm)
+    )
+    return Instruction(code, registers & 0x0F, registers >> 4, off, imm, known)
+
+
 def _joined(first: Instruction, rest: list[Instruction]) -> Instruction:
     """A 64-bit load, whose upper half is the immediate of the place after it."""
     if not rest or rest[0].code or rest[0].dst or rest[0].src or rest[0].off:
         raise UnsupportedProgram("a 64-bit load without its second half")
     value = (first.imm & 0xFFFFFFFF) | (rest[0].imm & 0xFFFFFFFF) << 32
-    return Instruction(first.code, first.dst, first.src, first.off, value)
+    return replace(first, imm=value)
 
 
 def _encoded(it: Instruction) -> bytes:
     if it.code != LOAD_IMMEDIATE_64:
-        return _FORM.pack(it.code, it.src << 4 | it.dst, it.off, it.imm)
+        return _LAYOUT.pack(it.code, it.src << 4 | it.dst, it.off, it.imm)
     low, high = struct.unpack("<ii", struct.pack("<Q", it.imm))
-    return _FORM.pack(it.code, it.src << 4 | it.dst, it.off, low) + _FORM.pack(0, 0, 0, high)
+    return _LAYOUT.pack(it.code, it.src << 4 | it.dst, it.off, low) + _LAYOUT.pack(0, 0, 0, high)

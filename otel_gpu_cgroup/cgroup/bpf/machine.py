@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from otel_gpu_cgroup.cgroup.bpf.arithmetic import ALU32, ALU64, JUMPS, signed, swap
-from otel_gpu_cgroup.cgroup.bpf.isa import LOAD_IMMEDIATE_64, Alu, Class, Instruction, Jump, Mode, Program
+from otel_gpu_cgroup.cgroup.bpf.isa import Alu, Class, Instruction, Jump, Mode, Program
 from otel_gpu_cgroup.cgroup.bpf.memory import Memory, Pointer, Value
 from otel_gpu_cgroup.errors import UnsupportedProgram
 
@@ -39,13 +39,13 @@ class Step:
 
 
 def run(program: Program, context: bytes, trace: list[Step] | None = None) -> int:
-    """What the program returns for this context (struct bpf_cgroup_dev_ctx); steps are added to `trace`.
+    """What the program returns for this context (struct bpf_cgroup_dev_ctx), 0 or 1; steps are added to `trace`.
 
     Raises UnsupportedProgram.
     """
     machine = _Machine(program, context)
     try:
-        return machine.run(trace)
+        return _verdict(machine.run(trace))
     except (TypeError, IndexError) as error:
         # an operand that is no number: a pointer, or a register or byte that nothing was written to
         raise UnsupportedProgram(f"instruction {machine.at}: what it computes with cannot be known") from error
@@ -77,11 +77,19 @@ class _Machine:
         instruction = self._program[self.at] if 0 <= self.at < len(self._program) else None
         if instruction is None:
             raise UnsupportedProgram(f"it goes on at {self.at}, where no instruction is")
+        if not instruction.known:
+            raise _unsupported(instruction)
         return instruction
 
     def _number(self, register: int) -> int:
         value = self._registers[register]
         if not isinstance(value, int):
+            raise TypeError(register)
+        return value
+
+    def _pointer(self, register: int) -> Pointer:
+        value = self._registers[register]
+        if not isinstance(value, Pointer):
             raise TypeError(register)
         return value
 
@@ -92,34 +100,30 @@ class _Machine:
     def alu64(self, it: Instruction) -> int:
         operand = self._operand(it)
         if it.operation == Alu.MOV:
-            self._registers[it.dst] = self._moved(it, operand, 64)
+            self._registers[it.dst] = self._moved(it, operand)
         elif it.operation == Alu.END:
             self._registers[it.dst] = swap(self._number(it.dst), it.imm)
         elif isinstance(self._registers[it.dst], Pointer) or isinstance(operand, Pointer):
             self._registers[it.dst] = self._moved_pointer(it, operand)
         else:
-            result = _operation(ALU64, it)(self._number(it.dst), _known(operand))
+            result = ALU64[it.operation, it.off](self._number(it.dst), _known(operand))
             self._registers[it.dst] = result & _U64
         return 0
 
     def alu32(self, it: Instruction) -> int:
         operand = self._operand(it)
         if it.operation == Alu.MOV:
-            self._registers[it.dst] = _known(self._moved(it, operand, 32)) & _U32
+            self._registers[it.dst] = _known(self._moved(it, operand)) & _U32
         elif it.operation == Alu.END:
             self._registers[it.dst] = self._ordered(it)
         else:
-            result = _operation(ALU32, it)(self._number(it.dst) & _U32, _known(operand) & _U32)
+            result = ALU32[it.operation, it.off](self._number(it.dst) & _U32, _known(operand) & _U32)
             self._registers[it.dst] = result & _U32
         return 0
 
-    def _moved(self, it: Instruction, operand: Value, bits: int) -> Value:
+    def _moved(self, it: Instruction, operand: Value) -> Value:
         """A move; with an offset it extends the sign of that many bits (instruction set version 4)."""
-        if it.off == 0:
-            return operand
-        if not it.takes_register or it.off not in (8, 16, 32) or it.off >= bits:
-            raise _unsupported(it)
-        return signed(_known(operand), it.off) & _U64
+        return signed(_known(operand), it.off) & _U64 if it.off else operand
 
     def _moved_pointer(self, it: Instruction, operand: Value) -> Value:
         """A number added to, or taken from, a pointer: the one thing that may be computed with one."""
@@ -133,42 +137,32 @@ class _Machine:
 
     def _ordered(self, it: Instruction) -> int:
         """To little-endian, which the machine is: only cut; to big-endian: swapped and cut."""
-        if it.imm not in (16, 32, 64):
-            raise _unsupported(it)
         value = self._number(it.dst)
         return swap(value, it.imm) if it.takes_register else value & ((1 << it.imm) - 1)
 
     def jump64(self, it: Instruction) -> int:
         if it.operation == Jump.ALWAYS:
             return it.off
-        return it.off if _condition(it)(self._number(it.dst), _known(self._operand(it)), 64) else 0
+        return it.off if JUMPS[it.operation](self._number(it.dst), _known(self._operand(it)), 64) else 0
 
     def jump32(self, it: Instruction) -> int:
         if it.operation == Jump.ALWAYS:
             return it.imm
         first, second = self._number(it.dst) & _U32, _known(self._operand(it)) & _U32
-        return it.off if _condition(it)(first, second, 32) else 0
+        return it.off if JUMPS[it.operation](first, second, 32) else 0
 
     def load(self, it: Instruction) -> int:
-        base = self._registers[it.src]
-        if not isinstance(base, Pointer) or it.mode not in (Mode.MEM, Mode.MEMSX):
-            raise _unsupported(it)
-        value = self._memory.load(base, it.off, it.width)
+        value = self._memory.load(self._pointer(it.src), it.off, it.width)
         self._registers[it.dst] = value if it.mode == Mode.MEM else signed(_known(value), it.width * 8) & _U64
         return 0
 
     def load_immediate(self, it: Instruction) -> int:
-        if it.code != LOAD_IMMEDIATE_64 or it.src:
-            raise _unsupported(it)  # from a packet, or the address of a map
         self._registers[it.dst] = it.imm
         return 1
 
     def store(self, it: Instruction) -> int:
-        base = self._registers[it.dst]
-        if not isinstance(base, Pointer) or it.mode != Mode.MEM:
-            raise _unsupported(it)  # atomic operations among them
         value = self._registers[it.src] if it.group == Class.STX else it.imm & _U64
-        self._memory.store(base, it.off, it.width, value)
+        self._memory.store(self._pointer(it.dst), it.off, it.width, value)
         return 0
 
 
@@ -185,18 +179,10 @@ _EXECUTE: Final[dict[int, Callable[[_Machine, Instruction], int]]] = {
 """What executes an instruction of a class, and says by how much more than one to go on."""
 
 
-def _operation(table: dict[tuple[int, int], Callable[[int, int], int]], it: Instruction) -> Callable[[int, int], int]:
-    operation = table.get((it.operation, it.off))
-    if operation is None:
-        raise _unsupported(it)
-    return operation
-
-
-def _condition(it: Instruction) -> Callable[[int, int, int], bool]:
-    condition = JUMPS.get(it.operation)
-    if condition is None:
-        raise _unsupported(it)  # a helper call among them
-    return condition
+def _verdict(value: int) -> int:
+    if value not in (0, 1):
+        raise UnsupportedProgram(f"it returns {value}, which the kernel lets no device program do")
+    return value
 
 
 def _known(value: Value) -> int:

@@ -47,15 +47,13 @@ class Memory:
         at = base.offset + offset
         if base.region != "stack" or at < -_STACK or at + width > 0:
             raise IndexError(at)
+        if value is None or (isinstance(value, Pointer) and width != 8):
+            raise TypeError(value)
+        self._forget_pointers(at, width)
         if isinstance(value, Pointer):
-            if width != 8:
-                raise TypeError(value)
             self._stack.update(dict.fromkeys(range(at, at + width)))
             self._stack[at] = value
             return
-        if value is None:
-            raise TypeError(value)
-        self._forget_pointers(at, width)
         self._stack.update(enumerate((value & ((1 << width * 8) - 1)).to_bytes(width, "little"), at))
 
     def _forget_pointers(self, at: int, width: int) -> None:
