@@ -7,6 +7,7 @@ import fnmatch
 import tempfile
 import time
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -53,18 +54,34 @@ def open_host(settings: Settings) -> Iterator[HostPaths]:
         yield HostPaths(Path(folder))
 
 
+@dataclass(frozen=True, slots=True)
+class Senses:
+    """What looks at a host: the cycle, and what it reads policies by."""
+
+    cycle: Cycle
+    policies: PolicyReader
+
+
 @contextmanager
 def open_cycle(settings: Settings, host: HostPaths, driver_timeout: float) -> Iterator[Cycle]:
     """The cycle of a host, which begins to reach for the driver at once and lets go of it in the end."""
+    with open_senses(settings, host, driver_timeout) as senses:
+        yield senses.cycle
+
+
+@contextmanager
+def open_senses(settings: Settings, host: HostPaths, driver_timeout: float) -> Iterator[Senses]:
+    """The same, for who asks about policies what a cycle does not tell."""
+    policies = PolicyReader()
     manager = NvidiaManager(
         host,
         _nvml(settings, host),
-        PolicyReader(),
+        policies,
         report_unrestricted=settings.unrestricted is Unrestricted.ALL,
     )
     manager.setup()
     try:
-        yield Cycle(ContainerDiscovery(host), manager, _exclusion(settings), driver_timeout)
+        yield Senses(Cycle(ContainerDiscovery(host), manager, _exclusion(settings), driver_timeout), policies)
     finally:
         manager.destroy()
 

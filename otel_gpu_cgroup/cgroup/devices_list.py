@@ -30,6 +30,12 @@ class DeviceRule:
     minor: int | None
     permissions: Permission
 
+    def __str__(self) -> str:
+        kind = "a" if self.type is None else self.type.value
+        major, minor = ("*" if number is None else number for number in (self.major, self.minor))
+        letters = "".join(letter for letter, permission in _LETTERS.items() if permission in self.permissions)
+        return f"{kind} {major}:{minor} {letters}"
+
     def covers(self, node: DeviceNode, permissions: Permission) -> bool:
         """Whether this rule alone allows the whole request."""
         return (

@@ -80,6 +80,11 @@ class BothPolicies:
         self._second = second
 
     @property
+    def parts(self) -> tuple[DevicePolicy, DevicePolicy]:
+        """What each of the two allows."""
+        return self._first, self._second
+
+    @property
     def source(self) -> PolicySource:
         """Both, or the one that told."""
         told = {self._first.source, self._second.source} - {PolicySource.NOBODY}

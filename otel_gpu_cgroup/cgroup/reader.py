@@ -14,6 +14,7 @@ from otel_gpu_cgroup.errors import Gone, HostUnreadable, ParseError, PolicyUnrea
 from otel_gpu_cgroup.host import read_text
 
 if TYPE_CHECKING:
+    from otel_gpu_cgroup.cgroup.bpf.policy import BpfPolicy
     from otel_gpu_cgroup.cgroup.policy import DevicePolicy
     from otel_gpu_cgroup.model import Container
 
@@ -46,6 +47,10 @@ class PolicyReader:
         if container.unified is None:
             return listed
         return self._both(listed, self._read_beside(container.unified))
+
+    def read_programs(self, folder: str) -> BpfPolicy:
+        """What the programs that are in effect on a cgroup2 folder allow; raises as `read` does."""
+        return self._programs.read(folder)
 
     def _read_beside(self, folder: str) -> DevicePolicy:
         """The second controller's policy: where it cannot be read, what the first one denies is denied all the same."""

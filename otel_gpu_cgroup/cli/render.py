@@ -5,17 +5,15 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
+from otel_gpu_cgroup.cli.table import UNKNOWN, aligned, busy_cell, memory_cell
 from otel_gpu_cgroup.printable import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from otel_gpu_cgroup.model import AcceleratorStats, Container, ContainerReport, GpuReport, GpuUuid, NodeStats
-
-_MIB: Final = 1 << 20
-_UNKNOWN: Final = "-"
 
 
 def render_json(stats: NodeStats, *, simulated: bool) -> str:
@@ -103,15 +101,13 @@ def render_table(stats: NodeStats) -> str:
         f"problem: {problem.stage}: {printable(problem.subject)}: {printable(problem.message)}"
         for problem in stats.problems
     ]
-    return "\n".join((*_aligned(gpus), "", *_aligned(containers), *_apart(problems)))
+    return "\n".join((*aligned(gpus), "", *aligned(containers), *_apart(problems)))
 
 
 def _gpu_row(report: GpuReport) -> tuple[str, ...]:
-    reading = report.reading
-    memory = f"{_mebibytes(reading.memory_used)} / {_mebibytes(reading.memory_total)} MiB"
-    busy = _UNKNOWN if reading.duty_cycle is None else f"{reading.duty_cycle:.0f} %"
+    memory, busy = memory_cell(report.reading), busy_cell(report.reading)
     holders = " ".join(_short(key) for key in report.containers) or "(free)"
-    return _node(report), report.gpu.model or _UNKNOWN, memory, busy, holders
+    return _node(report), report.gpu.model or UNKNOWN, memory, busy, holders
 
 
 def _node(report: GpuReport) -> str:
@@ -120,22 +116,13 @@ def _node(report: GpuReport) -> str:
 
 
 def _container_row(report: ContainerReport, nodes: Mapping[GpuUuid | None, str]) -> tuple[str, ...]:
-    gpus = " ".join(nodes.get(accelerator.id, accelerator.id) for accelerator in report.accelerators) or _UNKNOWN
+    gpus = " ".join(nodes.get(accelerator.id, accelerator.id) for accelerator in report.accelerators) or UNKNOWN
     return _short(report.container.key), report.container.runtime, report.access, gpus
-
-
-def _mebibytes(size: int | None) -> str:
-    return _UNKNOWN if size is None else str(size // _MIB)
 
 
 def _short(key: str) -> str:
     """A runtime's id as people know it, by its first 12 digits; a cgroup's path as it is."""
     return printable(key) if key.startswith("/") else key[:12]
-
-
-def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
 
 
 def _apart(lines: list[str]) -> list[str]:

@@ -3,10 +3,11 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from otel_gpu_cgroup.cgroup.bpf.isa import Program, decode
-from otel_gpu_cgroup.cgroup.bpf.machine import request_context, run
+from otel_gpu_cgroup.cgroup.bpf.machine import Step, request_context, run
 from otel_gpu_cgroup.errors import PolicyUnreadable, UnsupportedProgram
 from otel_gpu_cgroup.model import DeviceNode, DeviceType, Permission, PolicySource, Verdict
 
@@ -22,22 +23,31 @@ _RESULTS: Final = {0: Verdict.DENY, 1: Verdict.ALLOW}
 class DeviceProgram:
     """One program, which remembers its verdicts: what could make it answer differently is not executed at all."""
 
-    def __init__(self, code: bytes, name: str = "") -> None:
+    def __init__(self, code: bytes, name: str = "", tag: bytes = b"") -> None:
         """Take the instructions as the kernel shows them; bytes that are none make every verdict unknown."""
         self.code: Final = code
         self.name: Final = name
+        self.tag: Final = tag
         self.trouble: str | None = None
         """Why a verdict was unknown; None while each could be reached."""
-        self._program = self._decode()
+        self.instructions: Final = self._decode()
+        """Empty for bytes that are none."""
         self._verdicts: dict[bytes, Verdict] = {}
 
     def allows(self, node: DeviceNode, permissions: Permission) -> Verdict:
         """What the program says of this request."""
-        context = request_context(permissions.value, _KINDS[node.type], node.major, node.minor)
+        context = _context(node, permissions)
         verdict = self._verdicts.get(context)
         if verdict is None:
             self._verdicts[context] = verdict = self._run(context)
         return verdict
+
+    def trace(self, node: DeviceNode, permissions: Permission) -> tuple[Step, ...]:
+        """The steps by which it answers this request, all but its exit; or those until it could not go on."""
+        steps: list[Step] = []
+        with suppress(UnsupportedProgram):
+            run(self.instructions, _context(node, permissions), steps)
+        return tuple(steps)
 
     def _decode(self) -> Program:
         try:
@@ -48,17 +58,23 @@ class DeviceProgram:
 
     def _run(self, context: bytes) -> Verdict:
         try:
-            return _RESULTS.get(run(self._program, context), Verdict.UNKNOWN)
+            return _RESULTS.get(run(self.instructions, context), Verdict.UNKNOWN)
         except UnsupportedProgram as error:
             self.trouble = self.trouble or str(error)
             return Verdict.UNKNOWN
 
 
+def _context(node: DeviceNode, permissions: Permission) -> bytes:
+    return request_context(permissions.value, _KINDS[node.type], node.major, node.minor)
+
+
 class BpfPolicy:
     """What the effective programs of a cgroup allow; without any, nothing is restricted."""
 
-    def __init__(self, programs: Sequence[DeviceProgram]) -> None:
+    def __init__(self, programs: Sequence[DeviceProgram], ids: Sequence[int] = ()) -> None:
+        """Take the programs and, where they are the kernel's, its id of each."""
         self.programs: Final = tuple(programs)
+        self.ids: Final = tuple(ids)
 
     @property
     def source(self) -> PolicySource:

@@ -44,10 +44,10 @@ class BpfReader:
     def _policy(self, ids: tuple[int, ...]) -> BpfPolicy:
         policy = self._met.get(ids) or self._met_before.get(ids)
         if policy is None:
-            policy = BpfPolicy([self._read_program(identifier) for identifier in ids])
+            policy = BpfPolicy([self._read_program(identifier) for identifier in ids], ids)
         self._met[ids] = policy
         return policy
 
     def _read_program(self, identifier: int) -> DeviceProgram:
         info = self._bpf.read_program(identifier)
-        return self._programs.setdefault(info.tag, DeviceProgram(info.code, info.name))
+        return self._programs.setdefault(info.tag, DeviceProgram(info.code, info.name, info.tag))
