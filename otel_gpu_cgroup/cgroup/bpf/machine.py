@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from otel_gpu_cgroup.cgroup.bpf.arithmetic import ALU32, ALU64, JUMPS, signed, swap
-from otel_gpu_cgroup.cgroup.bpf.isa import Alu, Class, Instruction, Jump, Mode, Program
+from otel_gpu_cgroup.cgroup.bpf.isa import FROM_REGISTER, Alu, Class, Instruction, Jump, Mode, Program
 from otel_gpu_cgroup.cgroup.bpf.memory import Memory, Pointer, Value
 from otel_gpu_cgroup.errors import UnsupportedProgram
 
@@ -28,6 +28,7 @@ _U32: Final = 0xFFFFFFFF
 _REGISTERS: Final = 12
 _CONTEXT: Final = 1
 _FRAME: Final = 10
+_XOR_64: Final = Class.ALU64 | Alu.XOR | FROM_REGISTER
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +104,8 @@ class _Machine:
             self._registers[it.dst] = self._moved(it, operand)
         elif it.operation == Alu.END:
             self._registers[it.dst] = swap(self._number(it.dst), it.imm)
+        elif it.code == _XOR_64 and it.dst == it.src:
+            self._registers[it.dst] = 0  # what it held, if anything, is no matter: blinded, a move of 0 is this
         elif isinstance(self._registers[it.dst], Pointer) or isinstance(operand, Pointer):
             self._registers[it.dst] = self._moved_pointer(it, operand)
         else:
