@@ -57,7 +57,9 @@ def load(code: bytes, name: str = "") -> int:
     """A descriptor of the program, which lives as long as one is open or it is attached; raises Refused."""
     try:
         return _load(code, name, None)
-    except Refused:
+    except Refused as refusal:
+        if refusal.errno == errno.E2BIG:
+            raise  # a million steps of the verifier are reason enough
         return _load(code, name, ctypes.create_string_buffer(_LOG))  # once more, for the reason
 
 

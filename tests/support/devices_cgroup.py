@@ -168,10 +168,11 @@ def need_devices_cgroup(folder: Path) -> None:
     hierarchy = devices_hierarchy()
     need(hierarchy is not None, "no cgroup v1 devices hierarchy is mounted")
     need(hierarchy is not None and os.access(hierarchy, os.W_OK), "the cgroup v1 devices hierarchy is read-only")
-    need(_takes_nodes(folder), f"no device node can be made and opened below {folder}")
+    need(takes_nodes(folder), f"no device node can be made and opened below {folder}")
 
 
-def _takes_nodes(folder: Path) -> bool:
+def takes_nodes(folder: Path) -> bool:
+    """Whether device nodes can be made in this folder, and opened."""
     path = folder / "null"
     try:
         os.mknod(path, stat.S_IFCHR | 0o666, os.makedev(1, 3))
