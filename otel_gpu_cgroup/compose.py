@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from otel_gpu_cgroup.cgroup.bpf.syscall import Bpf
 from otel_gpu_cgroup.cgroup.reader import PolicyReader
 from otel_gpu_cgroup.containers.discovery import ContainerDiscovery
 from otel_gpu_cgroup.containers.own import read_own_cgroups
@@ -24,6 +25,7 @@ from otel_gpu_cgroup.settings import Settings, Unrestricted
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from otel_gpu_cgroup.cgroup.bpf.reader import ProgramSource
     from otel_gpu_cgroup.model import Container
     from otel_gpu_cgroup.nvidia.nvml import Nvml
 
@@ -50,7 +52,7 @@ def open_host(settings: Settings) -> Iterator[HostPaths]:
     from otel_gpu_cgroup.simulate.tree import write_tree
 
     with tempfile.TemporaryDirectory(prefix="otel-gpu-cgroup-") as folder:
-        write_tree(Path(folder))
+        write_tree(Path(folder), settings.simulate)
         yield HostPaths(Path(folder))
 
 
@@ -72,7 +74,7 @@ def open_cycle(settings: Settings, host: HostPaths, driver_timeout: float) -> It
 @contextmanager
 def open_senses(settings: Settings, host: HostPaths, driver_timeout: float) -> Iterator[Senses]:
     """The same, for who asks about policies what a cycle does not tell."""
-    policies = PolicyReader()
+    policies = PolicyReader(host, _programs(settings, host))
     manager = NvidiaManager(
         host,
         _nvml(settings, host),
@@ -84,6 +86,14 @@ def open_senses(settings: Settings, host: HostPaths, driver_timeout: float) -> I
         yield Senses(Cycle(ContainerDiscovery(host), manager, _exclusion(settings), driver_timeout), policies)
     finally:
         manager.destroy()
+
+
+def _programs(settings: Settings, host: HostPaths) -> ProgramSource:
+    if settings.simulate is not None:
+        from otel_gpu_cgroup.simulate.bpf import SimulatedBpf
+
+        return SimulatedBpf(host.root)
+    return Bpf()
 
 
 def _nvml(settings: Settings, host: HostPaths) -> Nvml:

@@ -93,7 +93,16 @@ class PolicySource(enum.StrEnum):
     DEVICES_LIST = "devices.list"
     BPF = "bpf"
     DEVICES_LIST_AND_BPF = "devices.list+bpf"
+    SYSTEMD = "systemd"
+    OCI = "oci"
+    NODES = "nodes"
+    PROBE = "probe"
     NOBODY = "none"
+
+    @property
+    def is_kernel(self) -> bool:
+        """Whether it is the kernel's own verdict; what a runtime asked for, or put into a /dev, may differ from it."""
+        return self not in (PolicySource.SYSTEMD, PolicySource.OCI, PolicySource.NODES, PolicySource.NOBODY)
 
 
 class Runtime(enum.StrEnum):
@@ -103,6 +112,7 @@ class Runtime(enum.StrEnum):
     CONTAINERD = "containerd"
     CRIO = "cri-o"
     PODMAN = "podman"
+    UNKNOWN = "unknown"
 
 
 class CgroupMode(enum.StrEnum):
@@ -242,6 +252,8 @@ class AcceleratorStats:
     memory_used: int | None
     duty_cycle: float | None
     lost: bool = False
+    certain: bool = True
+    """Whether the kernel said that the container may open it (or may not: `lost`); else a fallback did."""
 
 
 @dataclass(slots=True)

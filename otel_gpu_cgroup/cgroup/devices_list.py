@@ -90,11 +90,21 @@ def parse_devices_list(text: str) -> DevicesList:
     return DevicesList(tuple(_parse_rule(line) for line in text.splitlines()))
 
 
+def parse_permissions(letters: str, line: str) -> Permission:
+    """The permissions that letters such as `rwm` stand for; ParseError names the line that has another one."""
+    permissions = Permission(0)
+    for letter in letters:
+        if letter not in _LETTERS:
+            raise ParseError(line, _FORM)
+        permissions |= _LETTERS[letter]
+    return permissions
+
+
 def _parse_rule(line: str) -> DeviceRule:
     match line.split():
         case [kind, numbers, letters] if kind in _TYPES and numbers.count(":") == 1:
             major, minor = (_parse_number(number, line) for number in numbers.split(":"))
-            return DeviceRule(_TYPES[kind], major, minor, _parse_permissions(letters, line))
+            return DeviceRule(_TYPES[kind], major, minor, parse_permissions(letters, line))
     raise ParseError(line, _FORM)
 
 
@@ -104,12 +114,3 @@ def _parse_number(text: str, line: str) -> int | None:
     if text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS:
         return int(text)
     raise ParseError(line, _FORM)
-
-
-def _parse_permissions(letters: str, line: str) -> Permission:
-    permissions = Permission(0)
-    for letter in letters:
-        if letter not in _LETTERS:
-            raise ParseError(line, _FORM)
-        permissions |= _LETTERS[letter]
-    return permissions

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from otel_gpu_cgroup.errors import PolicyUnreadable
+    from otel_gpu_cgroup.model import Container
 
 UNUSED_GPU_NODE: Final = DeviceNode(DeviceType.CHAR, NVIDIA_MAJOR, 253)
 """Between the last regular minor (247) and nvidia-modeset (254): no rule names it, only a wildcard covers it."""
@@ -50,6 +51,22 @@ class DevicePolicy(Protocol):
 
     def named_minors(self, major: int) -> frozenset[int]:
         """The minors that its rules allow read+write one by one; empty where no rules can be listed."""
+        ...
+
+
+class PolicyReading(Protocol):
+    """Where the policies of containers are read."""
+
+    def begin_cycle(self) -> None:
+        """Let go of what the last cycle did not meet."""
+        ...
+
+    def read(self, container: Container) -> DevicePolicy:
+        """What the container may open now; raises Gone, or HostUnreadable or PolicyUnreadable when nobody can say."""
+        ...
+
+    def read_stand_in(self, container: Container, unknown: DevicePolicy) -> DevicePolicy | None:
+        """The policy that was read, completed by what others know where it does not answer; None if nobody does."""
         ...
 
 

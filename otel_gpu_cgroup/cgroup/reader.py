@@ -6,12 +6,14 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Final
 
-from otel_gpu_cgroup.cgroup.bpf.reader import BpfReader
+from otel_gpu_cgroup.cgroup.bpf.reader import BpfReader, ProgramSource
 from otel_gpu_cgroup.cgroup.bpf.syscall import Bpf
 from otel_gpu_cgroup.cgroup.devices_list import parse_devices_list
+from otel_gpu_cgroup.cgroup.fallback.reader import Fallbacks
+from otel_gpu_cgroup.cgroup.fallback.stated import StandInPolicy
 from otel_gpu_cgroup.cgroup.policy import BothPolicies, UnknownPolicy
 from otel_gpu_cgroup.errors import Gone, HostUnreadable, ParseError, PolicyUnreadable
-from otel_gpu_cgroup.host import read_text
+from otel_gpu_cgroup.host import HostPaths, read_text
 
 if TYPE_CHECKING:
     from otel_gpu_cgroup.cgroup.bpf.policy import BpfPolicy
@@ -25,43 +27,56 @@ _REMEMBERED: Final = 4096
 class PolicyReader:
     """Reads policies; where nothing has changed it gives the same policy object, cycle after cycle."""
 
-    def __init__(self) -> None:
+    def __init__(self, host: HostPaths | None = None, programs: ProgramSource | None = None) -> None:
+        """Ask these programs, by default the kernel's; what stands in for refused ones is looked for on this host."""
         self._parse = functools.lru_cache(maxsize=_REMEMBERED)(parse_devices_list)
         self._both = functools.lru_cache(maxsize=_REMEMBERED)(BothPolicies)
-        self._programs = BpfReader(Bpf())
+        self._unknown = functools.lru_cache(maxsize=_REMEMBERED)(_unknown)
+        self._stand_in = functools.lru_cache(maxsize=_REMEMBERED)(StandInPolicy)
+        self._programs = BpfReader(programs or Bpf())
+        self._fallbacks = Fallbacks(host or HostPaths())
 
     def begin_cycle(self) -> None:
         """Let go of what the last cycle did not meet."""
         self._programs.begin_cycle()
+        self._fallbacks.begin_cycle()
 
     def read(self, container: Container) -> DevicePolicy:
         """What the container's cgroups let its processes open, as the kernel holds it now.
 
-        Raises Gone when a cgroup has ended, another HostUnreadable or PolicyUnreadable when nobody can say.
+        Where v2 cannot be asked, the policy is unknown, but for what v1 denies. Raises Gone when a cgroup has ended,
+        another HostUnreadable or PolicyUnreadable when v1 cannot be read or there is no cgroup to ask.
         """
         if container.devices is None:
             if container.unified is None:
                 raise PolicyUnreadable("it is in no hierarchy that decides on devices")
-            return self._programs.read(container.unified)
+            return self._ask_programs(container.unified)
         listed = self._read_devices_list(f"{container.devices}/devices.list")
         if container.unified is None:
             return listed
-        return self._both(listed, self._read_beside(container.unified))
+        return self._both(listed, self._ask_programs(container.unified))
+
+    def read_stand_in(self, container: Container, unknown: DevicePolicy) -> DevicePolicy | None:
+        """The policy that was read, completed by what the first fallback says that knows the container."""
+        stated = self._fallbacks.read(container)
+        return None if stated is None else self._stand_in(unknown, stated)
 
     def read_programs(self, folder: str) -> BpfPolicy:
-        """What the programs that are in effect on a cgroup2 folder allow; raises as `read` does."""
+        """What the programs that are in effect on a cgroup2 folder allow.
+
+        Raises Gone when it has ended, another HostUnreadable or PolicyUnreadable when nobody can say.
+        """
         return self._programs.read(folder)
 
-    def _read_beside(self, folder: str) -> DevicePolicy:
-        """The second controller's policy: where it cannot be read, what the first one denies is denied all the same."""
+    def _ask_programs(self, folder: str) -> DevicePolicy:
         try:
             return self._programs.read(folder)
         except Gone:
             raise
         except PolicyUnreadable as error:
-            return UnknownPolicy(error)
+            return self._unknown(str(error), error.subject)
         except HostUnreadable as error:
-            return UnknownPolicy(PolicyUnreadable(str(error)))
+            return self._unknown(str(error), None)
 
     def _read_devices_list(self, path: str) -> DevicePolicy:
         text = read_text(path)
@@ -69,3 +84,7 @@ class PolicyReader:
             return self._parse(text)
         except ParseError as error:
             raise PolicyUnreadable(f"{path!r}: {error}") from error
+
+
+def _unknown(message: str, subject: str | None) -> UnknownPolicy:
+    return UnknownPolicy(PolicyUnreadable(message, subject))

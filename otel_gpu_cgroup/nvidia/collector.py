@@ -53,4 +53,5 @@ class NvidiaCollector:
             memory_total=reading.memory_total,
             memory_used=reading.memory_used,
             duty_cycle=reading.duty_cycle,
+            certain=self.judgement.source.is_kernel,
         )

@@ -30,7 +30,7 @@ class Judgement:
     strangers: tuple[int, ...] = ()
     """GPU minors that the policy names and this host does not have."""
     trouble: PolicyUnreadable | None = None
-    """Why the class is unknown; None unless it is."""
+    """Why the kernel did not tell; None where it did."""
 
 
 def judge(policy: DevicePolicy, gpus: tuple[Gpu, ...]) -> Judgement:
@@ -42,10 +42,11 @@ def judge(policy: DevicePolicy, gpus: tuple[Gpu, ...]) -> Judgement:
     minors = {gpu.minor for gpu in gpus}
     named = policy.named_minors(NVIDIA_MAJOR) if gpus else frozenset[int]()
     access = classify(policy, [gpu.node for gpu in gpus] or _ANY_GPU_NODE)
+    source = PolicySource.NOBODY if access is AccessClass.UNKNOWN else policy.source
     return Judgement(
         access=access,
-        source=policy.source,
+        source=source,
         gpus=tuple(gpu for gpu in gpus if policy.allows(gpu.node, READ_WRITE) is Verdict.ALLOW),
         strangers=tuple(sorted(minor for minor in named - minors if minor <= _MAX_GPU_MINOR)),
-        trouble=policy.trouble if access is AccessClass.UNKNOWN else None,
+        trouble=None if source.is_kernel else policy.trouble,
     )

@@ -34,8 +34,7 @@ from otel_gpu_cgroup.worker import Worker
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from otel_gpu_cgroup.cgroup.policy import DevicePolicy
-    from otel_gpu_cgroup.cgroup.reader import PolicyReader
+    from otel_gpu_cgroup.cgroup.policy import DevicePolicy, PolicyReading
     from otel_gpu_cgroup.host import HostPaths
     from otel_gpu_cgroup.nvidia.nvml import Nvml
 
@@ -56,7 +55,7 @@ class NvidiaManager:
         self,
         host: HostPaths,
         nvml: Nvml,
-        policies: PolicyReader,
+        policies: PolicyReading,
         *,
         report_unrestricted: bool = False,
         clock: Clock | None = None,
@@ -111,7 +110,11 @@ class NvidiaManager:
             return self._collector(Judgement(AccessClass.UNKNOWN, trouble=error))
         except HostUnreadable as error:
             return self._collector(Judgement(AccessClass.UNKNOWN, trouble=PolicyUnreadable(str(error))))
-        return self._collector(self._judge(policy))
+        judgement = self._judge(policy)
+        if judgement.access is AccessClass.UNKNOWN:
+            stand_in = self._policies.read_stand_in(container, policy)
+            judgement = judgement if stand_in is None else self._judge(stand_in)
+        return self._collector(judgement)
 
     def hurry(self) -> None:
         """End a refresh that waits; those to come wait for no longer than a driver takes that does not hang."""

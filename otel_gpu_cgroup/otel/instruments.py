@@ -79,7 +79,7 @@ CONTAINER_INSTRUMENTS: Final = (
         Kind.UP_DOWN_COUNTER,
         "{gpu}",
         "1 the container may open the GPU; 0 it should and is denied. No point while that is unknown.",
-        lambda row: 0 if row.lost else 1,
+        lambda row: (0 if row.lost else 1) if row.certain else None,
     ),
     ContainerInstrument(
         "container.accelerator.memory.total",

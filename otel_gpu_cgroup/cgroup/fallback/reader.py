@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Asks one after the other who may know what a container was given, where the kernel does not tell. Only reads."""
+
+from __future__ import annotations
+
+import logging
+import os
+from typing import TYPE_CHECKING, Final
+
+from otel_gpu_cgroup.cgroup.fallback.nodes import read_container_nodes, read_node
+from otel_gpu_cgroup.cgroup.fallback.oci import parse_bundle
+from otel_gpu_cgroup.cgroup.fallback.stated import nodes_policy
+from otel_gpu_cgroup.cgroup.fallback.systemd import parse_drivers, parse_unit, unit_policy
+from otel_gpu_cgroup.errors import Gone, HostUnreadable, ParseError
+from otel_gpu_cgroup.host import read_names, read_text, unreadable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from otel_gpu_cgroup.cgroup.fallback.stated import StatedPolicy
+    from otel_gpu_cgroup.host import HostPaths
+    from otel_gpu_cgroup.model import Container, DeviceNode
+
+_log: Final = logging.getLogger(__name__)
+_TRANSIENT: Final = "/run/systemd/transient"
+_UNITS: Final = (".scope", ".service")
+_TASKS: Final = "io.containerd.runtime.v2.task"
+_CONTAINERDS: Final = tuple(
+    f"{place}/{_TASKS}" for place in ("/run/containerd", "/run/docker/containerd/daemon", "/run/k3s/containerd")
+)
+"""Below each a folder for every namespace, such as k8s.io or moby, and in that one for every container's bundle."""
+_BUNDLES: Final = (
+    ("/run/containers/storage/overlay-containers", "userdata/config.json"),
+    ("/var/lib/containers/storage/overlay-containers", "userdata/config.json"),
+    ("/run/crun", "config.json"),
+)
+"""Where CRI-O and podman keep bundles, and crun a copy of the configuration: below a folder for every container."""
+
+
+class Fallbacks:
+    """Remembers for a cycle what all containers share, and for as long as it is met what a bundle said."""
+
+    def __init__(self, host: HostPaths) -> None:
+        self._host = host
+        self._places: list[tuple[str, str]] | None = None
+        self._met: dict[str, tuple[tuple[int, ...], StatedPolicy | None]] = {}
+        """What bundles said, of this cycle, by their files and what tells a changed file."""
+        self._met_before: dict[str, tuple[tuple[int, ...], StatedPolicy | None]] = {}
+
+    def begin_cycle(self) -> None:
+        """Let go of what the last cycle did not meet."""
+        self._places = None
+        self._met_before, self._met = self._met, {}
+
+    def read(self, container: Container) -> StatedPolicy | None:
+        """What the first says that knows the container: systemd, its OCI bundle, its own /dev; None if nobody does."""
+        for read in (self._read_unit, self._read_bundle, self._read_nodes):
+            try:
+                stated = read(container)
+            except (HostUnreadable, ParseError) as error:
+                _log.debug("fallback without an answer cgroup=%a error=%s", container.cgroup, error)
+                continue
+            if stated is not None:
+                return stated
+        return None
+
+    def _read_unit(self, container: Container) -> StatedPolicy | None:
+        name = container.cgroup.rpartition("/")[2]
+        if not name.endswith(_UNITS):
+            return None
+        files = (name, f"{name}.d/50-DevicePolicy.conf", f"{name}.d/50-DeviceAllow.conf")
+        unit = parse_unit("".join(self._read_if_there(f"{_TRANSIENT}/{file}") for file in files))
+        if unit is None:
+            return None
+        return unit_policy(unit, parse_drivers(read_text(self._host.proc / "devices")), self._node_at)
+
+    def _read_if_there(self, path: str) -> str:
+        try:
+            return read_text(self._host.under_root(path)) + "\n"
+        except Gone:
+            return ""
+
+    def _node_at(self, path: str) -> DeviceNode | None:
+        return read_node(os.fspath(self._host.under_root(path)))
+
+    def _read_bundle(self, container: Container) -> StatedPolicy | None:
+        if container.id is None:
+            return None
+        for folder, file in self._bundle_places():
+            try:
+                return self._read_config(f"{folder}/{container.id}/{file}")
+            except Gone:
+                continue
+        return None
+
+    def _bundle_places(self) -> list[tuple[str, str]]:
+        if self._places is None:
+            places = (*((folder, "config.json") for folder in self._namespaces()), *_BUNDLES)
+            self._places = [(os.fspath(self._host.under_root(folder)), file) for folder, file in places]
+        return self._places
+
+    def _namespaces(self) -> Iterator[str]:
+        for place in _CONTAINERDS:
+            try:
+                yield from (f"{place}/{name}" for name in read_names(self._host.under_root(place)))
+            except HostUnreadable:
+                continue
+
+    def _read_config(self, path: str) -> StatedPolicy | None:
+        """What a bundle's configuration says; parsed once, as it is long and does not change. Raises Gone."""
+        try:
+            status = os.stat(path)
+        except OSError as error:
+            raise unreadable(path, error) from error
+        state = (status.st_dev, status.st_ino, status.st_mtime_ns, status.st_size)
+        known = self._met.get(path) or self._met_before.get(path)
+        if known is None or known[0] != state:
+            known = (state, parse_bundle(read_text(path)))
+        self._met[path] = known
+        return known[1]
+
+    def _read_nodes(self, container: Container) -> StatedPolicy | None:
+        cgroup = container.unified or container.devices
+        nodes = None if cgroup is None else read_container_nodes(self._host, cgroup)
+        return None if nodes is None else nodes_policy(nodes)
