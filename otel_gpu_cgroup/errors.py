@@ -12,6 +12,7 @@ GpuCgroupError
 ├── NvmlQueryFailed      one NVML query of one device failed
 │   ├── NvmlUnsupported  ... because the device does not have what was asked
 │   └── NvmlDeviceLost   ... because the device answers nothing any more
+├── NoSuchContainer      a word that names no container here, or several
 └── MissingExtra         a command needs a package that is not installed
 """
 
@@ -73,6 +74,10 @@ class NvmlUnsupported(NvmlQueryFailed):
 
 class NvmlDeviceLost(NvmlQueryFailed):
     """The device has fallen off the bus or needs a reset; no query of it will be answered."""
+
+
+class NoSuchContainer(GpuCgroupError):
+    """What a person named is no container of this host, or more than one."""
 
 
 class MissingExtra(GpuCgroupError):

@@ -20,6 +20,11 @@ def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
     return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
 
 
+def counted(number: int, noun: str) -> str:
+    """Such as `1 rule` or `2 rules`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def memory_cell(reading: GpuReading) -> str:
     """Used and total memory."""
     return f"{_mebibytes(reading.memory_used)} / {_mebibytes(reading.memory_total)} MiB"
