@@ -29,7 +29,7 @@ class Unrestricted(enum.StrEnum):
 
 
 class OutputFormat(enum.StrEnum):
-    """How `once` prints."""
+    """How `once` and `doctor` print."""
 
     TABLE = "table"
     JSON = "json"
@@ -182,7 +182,9 @@ OPTIONS: Final = (
         "SECONDS",
         ("run",),
     ),
-    Option("format", OutputFormat, "table or json", "how to print (default: table)", "{table,json}", ("once",)),
+    Option(
+        "format", OutputFormat, "table or json", "how to print (default: table)", "{table,json}", ("once", "doctor")
+    ),
 )
 
 

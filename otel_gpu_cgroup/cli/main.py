@@ -19,20 +19,23 @@ if TYPE_CHECKING:
 COMMANDS: Final = {
     "run": "collect and push metrics until SIGTERM or SIGINT",
     "once": "collect once and print",
+    "explain": "tell why one container has, or has not, each GPU",
+    "doctor": "check what this program needs, and say what to do",
 }
+_CONTAINER: Final = "its id or 4 or more digits that it begins with, name, namespace/pod[/container], or cgroup path"
 _FATAL: Final = 1
 _USAGE: Final = 2
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; returns the exit status: 0 fine, 1 fatal, 2 usage."""
+    """Run one command; returns the exit status: 0 fine, 1 failed check or fatal, 2 usage."""
     given = [_with_value(word) for word in (sys.argv[1:] if arguments is None else arguments)]
     chosen = vars(_parser().parse_args(given))
-    command = chosen.pop("command")
+    command, container = chosen.pop("command"), chosen.pop("container", "")
     try:
         settings = read_settings({name: value for name, value in chosen.items() if value is not None}, os.environ)
         configure_logging(settings.log_level)
-        return _run_command(command, settings)
+        return _run_command(command, settings, container)
     except SettingsError as error:
         return _fail(error, _USAGE)
     except GpuCgroupError as error:
@@ -42,11 +45,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _FATAL
 
 
-def _run_command(command: str, settings: Settings) -> int:
+def _run_command(command: str, settings: Settings, container: str) -> int:
     if command == "once":
         from otel_gpu_cgroup.cli.once import run_once
 
         return run_once(settings)
+    if command == "explain":
+        from otel_gpu_cgroup.cli.explain import run_explain
+
+        return run_explain(settings, container)
+    if command == "doctor":
+        from otel_gpu_cgroup.cli.doctor import run_doctor
+
+        return run_doctor(settings)
     from otel_gpu_cgroup.cli.run import run_agent
 
     return run_agent(settings)
@@ -62,6 +73,8 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, summary in COMMANDS.items():
         command = commands.add_parser(name, help=summary, description=summary, allow_abbrev=False)
+        if name == "explain":
+            command.add_argument("container", metavar="CONTAINER", help=_CONTAINER)
         for option in OPTIONS:
             if not option.commands or name in option.commands:
                 _add(command, option)

@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`explain` of real containers, of a host made of files, and of the simulated one."""
+
+from __future__ import annotations
+
+import os
+import struct
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from tests.fakes.fake_nvml import GIB, FakeGpu, FakeMemory, Steady, World
+from tests.integration.host_tree import write_host
+from tests.support.agent import run_command
+from tests.support.bpf import attached, need_bpf, unified_cgroup, unified_hierarchy
+from tests.support.runc import DENY_ALL, RuncSpec, docker_cgroup, need_runc, runc_container
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.support.agent import Driver
+    from tests.support.runc import RuncContainer
+
+ONE: Final = "abcd1" + "0" * 59
+OTHER: Final = "abcd2" + "0" * 59
+RULES: Final = (DENY_ALL, "allow c 195:0 rw", "allow c 195:255 rw")
+FIRST: Final = FakeGpu(
+    uuid="GPU-first", minor=1, memory=FakeMemory(total=40 * GIB, used=7 * GIB), samples=Steady((75,))
+)
+SECOND: Final = FakeGpu(uuid="GPU-second", minor=0, memory=FakeMemory(total=40 * GIB, used=0), samples=Steady((0,)))
+ONLY_MINOR_0: Final = b"".join(
+    struct.pack("<BBhi", *fields)
+    for fields in (
+        (0xB7, 0, 0, 0),  # r0 = 0
+        (0x61, 0x11, 8, 0),  # r1 = minor
+        (0x55, 1, 1, 0),  # if r1 != 0 goto exit
+        (0xB7, 0, 0, 1),  # r0 = 1
+        (0x95, 0, 0, 0),  # exit
+    )
+)
+
+
+@pytest.fixture
+def container(tmp_path: Path) -> Iterator[RuncContainer]:
+    need_runc()
+    with runc_container(tmp_path, RuncSpec(docker_cgroup(), rules=RULES)) as container:
+        yield container
+
+
+@pytest.fixture
+def host(driver: Driver, tmp_path: Path) -> str:
+    """Two GPUs, whose indices and minor numbers differ, and three containers."""
+    driver.set(World(gpus=(FIRST, SECOND)))
+    containers = {
+        f"/docker/{ONE}": "c 1:3 rwm\nc 195:1 rw\n",
+        f"/docker/{OTHER}": "a *:* rwm\n",
+        "/docker/" + "ef" * 32: "nonsense\n",
+    }
+    return os.fspath(write_host(tmp_path / "host", containers))
+
+
+def rows(text: str) -> dict[str, list[str]]:
+    """The table's rows by their first word."""
+    table = text.split("\n\n")[1].splitlines()
+    return {line.split()[0]: line.split() for line in table}
+
+
+def test_a_container_of_a_host_with_gpus(driver: Driver, tmp_path: Path, host: str) -> None:
+    done = run_command(tmp_path, "explain", "abcd1", "--host-root", host, **driver.variables())
+    assert (done.returncode, done.stderr) == (0, "")
+    folder = f"{host}/sys/fs/cgroup/devices/docker/{ONE}"
+    head = done.stdout.split("\n\n")[0].splitlines()
+    assert f"container  {ONE}" in head
+    assert f"cgroup v1  {folder} (its own cgroup; no process of it is seen)" in head
+    table = rows(done.stdout)
+    assert table["nvidia1"][1:] == [
+        "0",
+        "GPU-first",
+        "allow",
+        "c",
+        "195:1",
+        "rw",
+        "7168",
+        "/",
+        "40960",
+        "MiB",
+        "75",
+        "%",
+    ]
+    assert table["nvidia0"][1:6] == ["1", "GPU-second", "deny", "no", "rule"]
+    assert done.stdout.splitlines()[-4:] == [
+        "devices.list: 2 rules; the first that covers read and write decides",
+        "  c 1:3 rwm",
+        "  c 195:1 rw          <- nvidia1",
+        "  no rule: denied     <- nvidia0, 195:253, 1:1",
+    ]
+
+
+def test_a_container_whose_rules_cannot_be_read(driver: Driver, tmp_path: Path, host: str) -> None:
+    done = run_command(tmp_path, "explain", "efef", "--host-root", host, **driver.variables())
+    assert done.returncode == 0
+    assert {row[3] for name, row in rows(done.stdout).items() if name.startswith("nvidia")} == {"unknown"}
+    assert done.stdout.splitlines()[-1].startswith("not told: ")
+    assert "'nonsense'" in done.stdout
+
+
+def test_a_container_that_is_left_out_of_metrics_is_explained_all_the_same(
+    driver: Driver, tmp_path: Path, host: str
+) -> None:
+    options = ("--host-root", host, "--exclude-containers", "abcd1*")
+    done = run_command(tmp_path, "explain", ONE, *options, **driver.variables())
+    assert rows(done.stdout)["nvidia1"][3] == "allow"
+    assert any(line.startswith("excluded ") for line in done.stdout.splitlines())
+
+
+def test_a_word_that_may_be_several_gets_a_list(driver: Driver, tmp_path: Path, host: str) -> None:
+    done = run_command(tmp_path, "explain", "abcd", "--host-root", host, **driver.variables())
+    assert done.returncode == 1
+    assert done.stdout.splitlines() == [f"docker  /docker/{ONE}", f"docker  /docker/{OTHER}"]
+    assert done.stderr == "otel-gpu-cgroup: 'abcd' may be each of these 2; say more of its id, or its cgroup\n"
+
+
+@pytest.mark.parametrize("wanted", ["abc", "nothing\x1b[2J"])
+def test_a_word_that_is_none_gets_one_line(driver: Driver, tmp_path: Path, host: str, wanted: str) -> None:
+    done = run_command(tmp_path, "explain", wanted, "--host-root", host, **driver.variables())
+    assert (done.returncode, done.stdout) == (1, "")
+    [line] = done.stderr.splitlines()
+    assert line.startswith("otel-gpu-cgroup: none of the 3 containers here is ")
+    assert line.isprintable()
+
+
+def test_without_cgroups_the_reason_is_told(tmp_path: Path) -> None:
+    (tmp_path / "proc/1").mkdir(parents=True)
+    (tmp_path / "proc/1/mountinfo").write_text("22 1 0:21 / /proc rw - proc proc rw\n")
+    done = run_command(tmp_path, "explain", "abcd", "--host-root", os.fspath(tmp_path))
+    assert done.returncode == 1
+    assert "names no cgroup hierarchy" in done.stderr
+
+
+def test_without_a_word_it_is_wrong_usage(tmp_path: Path) -> None:
+    done = run_command(tmp_path, "explain", "--simulate")
+    assert done.returncode == 2
+    assert "CONTAINER" in done.stderr
+
+
+def test_a_container_of_the_simulated_host(tmp_path: Path) -> None:
+    done = run_command(tmp_path, "explain", "7a1de4", "--simulate=v1")
+    assert (done.returncode, done.stderr) == (0, "")
+    verdicts = {name: row[3] for name, row in rows(done.stdout).items() if name.startswith("nvidia")}
+    assert [verdicts[f"nvidia{minor}"] for minor in range(8)] == ["allow"] * 4 + ["deny"] * 4
+
+
+def test_the_rules_of_a_real_container(tmp_path: Path, container: RuncContainer) -> None:
+    done = run_command(tmp_path, "explain", container.cgroup.rpartition("/")[2][:12])
+    assert (done.returncode, done.stderr) == (0, "")
+    sections = done.stdout.split("\n\n")
+    own = f"(its own cgroup, where its first process, {container.pid}, is)"
+    assert f"cgroup v1  {container.devices_cgroup} {own}" in sections[0].splitlines()
+    rules = (container.devices_cgroup / "devices.list").read_text().splitlines()
+    heading, *shown, denied = sections[2].splitlines()
+    assert heading.startswith(f"devices.list: {len(rules)} rules")
+    assert [line.partition("<-")[0].strip() for line in shown] == rules
+    assert [line for line in shown if "<-" in line] == ["  c 195:0 rw          <- nvidia0"]
+    assert denied == "  no rule: denied     <- 195:253, 1:1"
+    if unified_hierarchy() is not None:
+        assert sections[3] == "no program: nothing is restricted\n"
+
+
+def test_the_program_of_a_real_container(tmp_path: Path, container: RuncContainer) -> None:
+    need_bpf()
+    top = unified_hierarchy()
+    assert top is not None
+    with unified_cgroup() as cgroup:
+        (cgroup / "cgroup.procs").write_text(str(container.pid))
+        try:
+            with attached(cgroup, ONLY_MINOR_0, name="sd_devices"):
+                done = run_command(tmp_path, "explain", container.cgroup)
+        finally:
+            (top / "cgroup.procs").write_text(str(container.pid))
+    assert (done.returncode, done.stderr) == (0, "")
+    sections = done.stdout.split("\n\n")
+    assert f"cgroup v2  {cgroup} (where its first process, {container.pid}, is)" in sections[0].splitlines()
+    assert "source     devices.list+bpf" in sections[0].splitlines()
+    table = rows(done.stdout)
+    assert table["nvidia0"][3:10] == ["allow", "c", "195:0", "rw", "allow", "at", "2"]
+    heading, _, _, *listing = sections[3].splitlines()
+    assert heading.startswith("program ")
+    assert heading.endswith(", name sd_devices, 5 instructions")
+    assert listing == [
+        "   >    0  r0 = 0",
+        "   >    1  r1 = *(u32 *)(r1 +8)        ; minor",
+        "  =>    2  if r1 != 0 goto 4           ; minor",
+        "   >    3  r0 = 1",
+        "   >    4  exit",
+        "  its answer for nvidia0 (c 195:0): allow",
+    ]
