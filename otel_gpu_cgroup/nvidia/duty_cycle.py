@@ -29,7 +29,7 @@ class Sample:
 
     stamp: int
     """Microseconds of a clock that the driver does not name."""
-    percent: int
+    percent: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Instant:
     boot: float
 
 
-def sample_ages(samples: Sequence[Sample], now: Instant) -> list[tuple[float, int]]:
+def sample_ages(samples: Sequence[Sample], now: Instant) -> list[tuple[float, float]]:
     """Age in seconds and percent of every credible sample: not above 100 and not from the future."""
     if not samples:
         return []
@@ -50,7 +50,7 @@ def sample_ages(samples: Sequence[Sample], now: Instant) -> list[tuple[float, in
     return [(age, percent) for age, percent in aged if age >= -_SLACK and 0 <= percent <= MAX_PERCENT]
 
 
-def mean_percent(ages: Sequence[tuple[float, int]], window: float) -> float | None:
+def mean_percent(ages: Sequence[tuple[float, float]], window: float) -> float | None:
     """Mean of the samples of the last `window` seconds, 0..100; None when there is none."""
     percents = [percent for age, percent in ages if age <= window]
     return sum(percents) / len(percents) if percents else None

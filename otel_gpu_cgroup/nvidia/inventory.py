@@ -7,9 +7,9 @@ import logging
 import os
 from typing import TYPE_CHECKING, Final
 
-from otel_gpu_cgroup.errors import Gone, HostUnreadable
+from otel_gpu_cgroup.errors import Gone, HostUnreadable, ParseError
 from otel_gpu_cgroup.host import HostPaths, read_names, read_text
-from otel_gpu_cgroup.model import Gpu, PciAddress
+from otel_gpu_cgroup.model import Gpu, PciAddress, Problem, Stage
 from otel_gpu_cgroup.nvidia.nodes import parse_gpu_information
 
 if TYPE_CHECKING:
@@ -61,20 +61,22 @@ class GpuFiles:
         self._folder = host.proc / "driver/nvidia/gpus"
         self._known: dict[tuple[str, int], Gpu] = {}
 
-    def read(self) -> tuple[Gpu, ...]:
-        """Every GPU that the driver has; empty where its files are not visible.
+    def read(self) -> tuple[tuple[Gpu, ...], tuple[Problem, ...]]:
+        """Every GPU that the driver has, none where its files are not visible, and what is wrong with files.
 
         A file is read again while it does not tell the UUID, and when the driver has made it anew (another inode).
-        Raises HostUnreadable, or ParseError for a file that is not the driver's.
         """
+        problems: list[Problem] = []
         try:
             names = read_names(self._folder)
         except Gone:
             names = []
-        self._known = {key: gpu for name in names for key, gpu in self._read_gpu(name)}
-        return tuple(self._known.values())
+        except HostUnreadable as error:
+            return (), (_problem(self._folder, error),)
+        self._known = {key: gpu for name in names for key, gpu in self._read_gpu(name, problems)}
+        return tuple(self._known.values()), tuple(problems)
 
-    def _read_gpu(self, name: str) -> Iterator[tuple[tuple[str, int], Gpu]]:
+    def _read_gpu(self, name: str, problems: list[Problem]) -> Iterator[tuple[tuple[str, int], Gpu]]:
         path = self._folder / name / "information"
         try:
             key = (name, os.stat(path).st_ino)
@@ -82,7 +84,13 @@ class GpuFiles:
             yield key, known if known is not None and known.uuid is not None else _read_information(path)
         except (OSError, Gone) as error:
             _log.debug("GPU file left out file=%s error=%s", path, error)
+        except (HostUnreadable, ParseError) as error:
+            problems.append(_problem(path, error))
 
 
 def _read_information(path: Path) -> Gpu:
     return parse_gpu_information(read_text(path))
+
+
+def _problem(path: Path, error: Exception) -> Problem:
+    return Problem(Stage.DISCOVERY, os.fspath(path), str(error))

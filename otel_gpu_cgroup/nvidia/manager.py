@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import functools
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from otel_gpu_cgroup.errors import Gone, HostUnreadable, ParseError, PolicyUnreadable
+from otel_gpu_cgroup.errors import Gone, HostUnreadable, PolicyUnreadable
 from otel_gpu_cgroup.model import (
     AccessClass,
     Container,
@@ -47,6 +48,11 @@ _SILENT: Final = Problem(
     Stage.NVML, "NVML", "has not answered in time; device values are absent until it does (a hung driver?)"
 )
 
+_FILE_SECONDS: Final = 0.5
+_SILENT_FILES: Final = Problem(
+    Stage.DISCOVERY, "/proc/driver/nvidia/gpus", "has not answered in time; GPUs are who they were (a hung driver?)"
+)
+
 
 class NvidiaManager:
     """Knows the GPUs of this host and what they say."""
@@ -65,6 +71,8 @@ class NvidiaManager:
         self._files = GpuFiles(host)
         self._pass = NvmlPass(nvml, PciBus(host), clock or SystemClock())
         self._worker: Worker[GpuSnapshot] = Worker("gpu-cgroup-nvml")
+        self._file_worker: Worker[tuple[tuple[Gpu, ...], tuple[Problem, ...]]] = Worker("gpu-cgroup-files")
+        self._named: tuple[Gpu, ...] = ()
         self._policies = policies
         self._report_unrestricted = report_unrestricted
         self._judge = _judging(())
@@ -80,11 +88,14 @@ class NvidiaManager:
     def refresh(self, timeout: float) -> DeviceInventory:
         """One NVML pass, or the end of the one that `setup` began, and what the kernel and the driver's files name."""
         self._policies.begin_cycle()
+        # nothing that goes wrong from here on may leave the readings of an earlier cycle behind
+        self._inventory = replace(self._inventory, readings={}, nvml_gpus=None)
         snapshot = self._worker.ask(self._pass.read, min(timeout, self._patience))
         problems = list((_SILENT,) if snapshot is None else snapshot.problems)
         if snapshot is not None:
             self._listed = snapshot.gpus
-        gpus = join_gpus(self._read_files(problems), self._listed)
+        self._read_files(problems)
+        gpus = join_gpus(self._named, self._listed)
         self._uuids, gpus = remember_uuids(self._uuids, gpus)
         if gpus != self._inventory.gpus:
             self._judge = _judging(gpus)
@@ -130,12 +141,14 @@ class NvidiaManager:
         self._pass.stop()
         return GpuSnapshot(0.0)
 
-    def _read_files(self, problems: list[Problem]) -> tuple[Gpu, ...]:
-        try:
-            return self._files.read()
-        except (HostUnreadable, ParseError) as error:
-            problems.append(Problem(Stage.DISCOVERY, "/proc/driver/nvidia/gpus", str(error)))
-            return ()
+    def _read_files(self, problems: list[Problem]) -> None:
+        """What the driver's files name; while they do not answer, what they named before."""
+        read = self._file_worker.ask(self._files.read, _FILE_SECONDS)
+        if read is None:
+            problems.append(_SILENT_FILES)
+            return
+        self._named, found = read
+        problems += found
 
     def _collector(self, judgement: Judgement) -> NvidiaCollector:
         unrestricted = judgement.access is AccessClass.UNRESTRICTED

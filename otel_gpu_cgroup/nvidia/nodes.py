@@ -52,12 +52,24 @@ def join_gpus(from_files: Iterable[Gpu], from_nvml: Iterable[Gpu]) -> tuple[Gpu,
     The files are read in this cycle, NVML's list may be an older one: a UUID that a file has under another minor
     is that file's.
     """
-    gpus = {gpu.minor: gpu for gpu in from_files}
+    gpus = _distinct(from_files)
     minors = {gpu.uuid: gpu.minor for gpu in gpus.values() if gpu.uuid is not None}
     for gpu in from_nvml:
         if minors.get(gpu.uuid or GpuUuid(""), gpu.minor) == gpu.minor:
             gpus[gpu.minor] = _joined(gpus.get(gpu.minor, gpu), gpu)
     return tuple(gpu for _, gpu in sorted(gpus.items()))
+
+
+def _distinct(gpus: Iterable[Gpu]) -> dict[int, Gpu]:
+    """By minor number; of two that bear one minor or one UUID the first counts: nobody can open two by one name."""
+    distinct: dict[int, Gpu] = {}
+    uuids: set[GpuUuid] = set()
+    for gpu in gpus:
+        if gpu.uuid not in uuids:
+            distinct.setdefault(gpu.minor, gpu)
+        if gpu.uuid is not None:
+            uuids.add(gpu.uuid)
+    return distinct
 
 
 def _joined(from_file: Gpu, from_nvml: Gpu) -> Gpu:

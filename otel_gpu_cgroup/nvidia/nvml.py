@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 import pynvml
 
-from otel_gpu_cgroup.errors import NvmlDeviceLost, NvmlQueryFailed, NvmlUnavailable, NvmlUnsupported
+from otel_gpu_cgroup.errors import NvmlDeviceLost, NvmlQueryFailed, NvmlUnavailable, NvmlUnsupported, ParseError
 from otel_gpu_cgroup.model import Gpu, GpuUuid
 from otel_gpu_cgroup.nvidia.duty_cycle import Sample
 from otel_gpu_cgroup.nvidia.nodes import parse_pci_address
@@ -133,7 +133,7 @@ class PyNvml:
         """Paths to try, None for what the loader finds; a driver may be installed while we run."""
         yield self._library
         if self._library is None:
-            yield from (place for place in self._places if place.exists())
+            yield from (place for place in self._places if os.path.exists(place))  # which raises nothing
 
     def stop(self) -> None:
         """Undo one start; a library that was not started has nothing to undo."""
@@ -169,8 +169,8 @@ class PyNvmlDevice:
         return Gpu(
             minor=_ask("minor number", lambda: pynvml.nvmlDeviceGetMinorNumber(handle)),
             uuid=GpuUuid(_ask("UUID", lambda: pynvml.nvmlDeviceGetUUID(handle))),
-            model=_ask("name", lambda: pynvml.nvmlDeviceGetName(handle)),
-            address=parse_pci_address(_ask("PCI address", lambda: pynvml.nvmlDeviceGetPciInfo(handle).busId)),
+            model=_if_told("name", lambda: str(pynvml.nvmlDeviceGetName(handle))),
+            address=_if_told("PCI address", lambda: parse_pci_address(pynvml.nvmlDeviceGetPciInfo(handle).busId)),
             index=self._index,
         )
 
@@ -198,7 +198,7 @@ class PyNvmlDevice:
         field = _SAMPLE_FIELDS.get(value_type)
         if field is None:
             raise NvmlUnsupported(f"utilization samples: value type {value_type} is not known")
-        return tuple(Sample(item.timeStamp, int(getattr(item.sampleValue, field))) for item in samples)
+        return tuple(Sample(item.timeStamp, getattr(item.sampleValue, field)) for item in samples)
 
     def utilization_rate(self) -> int:
         """The `gpu` part of the utilization rates."""
@@ -218,6 +218,14 @@ def _ask(what: str, query: Callable[[], T]) -> T:
         return query()
     except (pynvml.NVMLError, UnicodeDecodeError) as error:
         raise _failure(what, error) from error
+
+
+def _if_told(what: str, query: Callable[[], T]) -> T | None:
+    """The answer; None when this one query fails, which a GPU can be reported without."""
+    try:
+        return _ask(what, query)
+    except (NvmlQueryFailed, ParseError):
+        return None
 
 
 def _failure(what: str, error: Exception) -> NvmlQueryFailed | NvmlUnavailable:

@@ -23,8 +23,8 @@ class NvmlPass:
         self._clock = clock
         self._reader = SnapshotReader(nvml, clock)
         self._started_with: tuple[PciAddress, ...] | None = None
-        self.finished_at: float | None = None
-        """Monotonic seconds at which a pass last ended."""
+        self.finished_at = clock.monotonic()
+        """Monotonic seconds at which a pass last ended; before the first end, those at which this began to be."""
 
     def read(self) -> GpuSnapshot:
         """One pass; a library that cannot be used is a snapshot with a Problem and no GPUs."""

@@ -77,17 +77,21 @@ class SnapshotReader:
         self._count, self._list_anew = None, True
 
     def read(self) -> GpuSnapshot:
-        """One pass over all GPUs; raises NvmlUnavailable when NVML is down."""
+        """One pass over all GPUs; raises NvmlUnavailable when NVML is down.
+
+        While NVML cannot even count them, they are who they were, and have no readings.
+        """
         taken_at = self._clock.monotonic()
         self._problems = []
         version = self._asked("NVML", self._nvml.driver_version)
-        count = self._nvml.device_count()
-        if count != self._count or self._list_anew:
+        count = self._asked("NVML", self._nvml.device_count)
+        if count is not None and (count != self._count or self._list_anew):
             self._list(count)
-        readings = {listed.uuid: self._read_gpu(listed) for listed in self._listed.values()}
+        listed = () if count is None else tuple(self._listed.values())
+        readings = {gpu.uuid: self._read_gpu(gpu) for gpu in listed}
         self._list_anew = bool(self._problems)
-        gpus = tuple(listed.gpu for listed in self._listed.values())
-        return GpuSnapshot(taken_at, gpus, readings, version, tuple(self._problems), usable=True)
+        gpus = tuple(gpu.gpu for gpu in self._listed.values())
+        return GpuSnapshot(taken_at, gpus, readings, version, tuple(self._problems), usable=count is not None)
 
     def _list(self, count: int) -> None:
         """Ask each GPU who it is; what the same set of GPUs does not support is not asked again.
@@ -112,7 +116,7 @@ class SnapshotReader:
             gpu = device.identity()
         except ParseError as error:
             raise NvmlQueryFailed(str(error)) from error
-        if gpu.uuid is None:
+        if not gpu.uuid:
             raise NvmlQueryFailed("NVML gives no UUID")
         return _Listed(gpu, gpu.uuid, device)
 
@@ -122,13 +126,22 @@ class SnapshotReader:
 
     def _ask_gpu(self, listed: _Listed) -> GpuReading:
         """All values of one GPU; raises NvmlDeviceLost when it answers nothing any more."""
-        memory = self._supported(listed, "memory", listed.device.memory) or _NO_MEMORY
+        memory = self._memory(listed)
         duty_cycle, busy = self._duty_cycles(listed)
         if duty_cycle is None or busy is None:
             rate = self._supported(listed, "rate", listed.device.utilization_rate)
             credible = None if rate is None or not 0 <= rate <= MAX_PERCENT else float(rate)
             duty_cycle, busy = (credible if value is None else value for value in (duty_cycle, busy))
         return GpuReading(memory.total, memory.used, duty_cycle, None if busy is None else busy / 100)
+
+    def _memory(self, listed: _Listed) -> Memory:
+        """Total and used; a driver that says more is used than there is says nothing."""
+        memory = self._supported(listed, "memory", listed.device.memory) or _NO_MEMORY
+        if memory.total is not None and memory.used is not None and memory.used > memory.total:
+            message = f"memory: {memory.used} bytes used of {memory.total} cannot be"
+            self._problems.append(Problem(Stage.NVML, listed.uuid, message))
+            return _NO_MEMORY
+        return memory
 
     def _duty_cycles(self, listed: _Listed) -> tuple[float | None, float | None]:
         """Percent busy in the last 10 s, and since the previous pass; None where no sample is that young."""

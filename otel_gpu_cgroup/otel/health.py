@@ -51,6 +51,9 @@ def _devices(stats: NodeStats) -> dict[str, int]:
 
 
 def _containers(stats: NodeStats) -> dict[str, int]:
+    """By class; nothing where containers could not be looked for."""
+    if not stats.up.get(Stage.DISCOVERY, False):
+        return {}
     counts = Counter(report.access for report in stats.containers)
     return {access.value: counts[access] for access in AccessClass}
 

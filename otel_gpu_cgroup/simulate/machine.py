@@ -54,8 +54,10 @@ class SimulatedContainer:
 
     cgroup: str
     minors: tuple[int, ...] = ()
-    """GPUs that it was given."""
+    """GPUs that it was given; its devices.list, where the host has cgroup v1, is made of them."""
     privileged: bool = False
+    programs: tuple[str, ...] = ()
+    """Those on its cgroup where the host has cgroup v2, by file of the folder programs/."""
 
     def devices_list(self) -> str:
         """Its devices.list, in the words of the kernel; the rules are those of runc and NVIDIA's container toolkit."""
@@ -101,17 +103,30 @@ _POD: Final = "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{u
 
 CONTAINERS: Final = (
     # four GPUs to one training job
-    SimulatedContainer(_POD.format(uid="7a1de000_0000_4000_8000_000000000001", id=_id("7a1de4")), minors=(0, 1, 2, 3)),
-    # one GPU, shared by two servers
-    SimulatedContainer(_POD.format(uid="5e4e0000_0000_4000_8000_000000000002", id=_id("5e4e1")), minors=(4,)),
-    SimulatedContainer(f"/docker/{_id('5e4e2')}", minors=(4,)),
-    # a notebook, and one that holds its GPU without using it
-    SimulatedContainer(f"/machine.slice/libpod-{_id('0b00c')}.scope", minors=(5,)),
     SimulatedContainer(
-        "/kubepods.slice/kubepods-pod1d1e0000_0000_4000_8000_000000000003.slice/crio-" + _id("1d1e") + ".scope",
+        _POD.format(uid="7a1de000_0000_4000_8000_000000000001", id=_id("7a1de4")),
+        programs=("runc-gpus-0-1-2-3",),
+        minors=(0, 1, 2, 3),
+    ),
+    # one GPU, shared by two servers; systemd, too, keeps to the rules of the second
+    SimulatedContainer(
+        _POD.format(uid="5e4e0000_0000_4000_8000_000000000002", id=_id("5e4e1")),
+        programs=("runc-gpu-4",),
+        minors=(4,),
+    ),
+    SimulatedContainer(
+        f"/system.slice/docker-{_id('5e4e2')}.scope",
+        programs=("runc-gpu-4", "systemd-assembled-gpu-4"),
+        minors=(4,),
+    ),
+    # a notebook, and one that holds its GPU without using it
+    SimulatedContainer(f"/machine.slice/libpod-{_id('0b00c')}.scope", programs=("crun-gpu-5",), minors=(5,)),
+    SimulatedContainer(
+        f"/kubepods.slice/kubepods-pod1d1e0000_0000_4000_8000_000000000003.slice/crio-{_id('1d1e')}.scope",
+        programs=("crun-gpu-6",),
         minors=(6,),
     ),
     # one that may open everything, and one that may open no GPU
-    SimulatedContainer(f"/system.slice/docker-{_id('f4ee')}.scope", privileged=True),
-    SimulatedContainer(f"/docker/{_id('3eb')}"),
+    SimulatedContainer(f"/system.slice/docker-{_id('f4ee')}.scope", programs=("runc-privileged",), privileged=True),
+    SimulatedContainer(f"/docker/{_id('3eb')}", programs=("runc-no-gpu",)),
 )

@@ -3,20 +3,35 @@
 
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from otel_gpu_cgroup.simulate.machine import CONTAINERS, GPUS, MODEL, SimulatedGpu
+from otel_gpu_cgroup.simulate.machine import CONTAINERS, GPUS, MODEL, SimulatedContainer, SimulatedGpu
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from otel_gpu_cgroup.settings import SimulatedVersion
 
 DEVICES: Final = "sys/fs/cgroup/devices"
-_MOUNTINFO: Final = """\
+"""The v1 hierarchy."""
+UNIFIED: Final = "sys/fs/cgroup"
+"""The cgroup2 hierarchy."""
+PROGRAMS: Final = "device-programs"
+"""No folder of a real host: what bpf(2) would tell of the cgroup with the same path."""
+_RECORDED: Final = Path(__file__).parent / "programs"
+_MOUNTS: Final = """\
 22 1 0:21 / /proc rw,nosuid,nodev,noexec,relatime - proc proc rw
 23 1 0:22 / /sys rw,nosuid,nodev,noexec,relatime - sysfs sysfs rw
+"""
+_CGROUP_MOUNTS: Final = {
+    "v1": """\
 31 23 0:27 / /sys/fs/cgroup ro,nosuid,nodev,noexec - tmpfs tmpfs ro,mode=755
 33 31 0:29 / /sys/fs/cgroup/devices rw,nosuid,nodev,noexec,relatime - cgroup cgroup rw,devices
-"""
+""",
+    "v2": """\
+31 23 0:27 / /sys/fs/cgroup rw,nosuid,nodev,noexec,relatime - cgroup2 cgroup2 rw,nsdelegate
+""",
+}
 _INFORMATION: Final = """\
 Model: \t\t {model}
 IRQ:   \t\t {irq}
@@ -31,20 +46,35 @@ GPU Excluded:\t No
 """
 
 
-def write_tree(root: Path) -> None:
+def write_tree(root: Path, version: SimulatedVersion) -> None:
     """Write mounts, cgroups, the driver's files and the PCI bus of the simulated host below a folder."""
-    _write(root / "proc/1/mountinfo", _MOUNTINFO)
+    _write(root / "proc/1/mountinfo", _MOUNTS + _CGROUP_MOUNTS[version])
     _write(root / "etc/hostname", "simulated-host\n")
-    _write(root / DEVICES / "devices.list", "a *:* rwm\n")
     for container in CONTAINERS:
-        _write(devices_list(root, container.cgroup), container.devices_list())
+        if version == "v1":
+            _write(devices_list(root, container.cgroup), container.devices_list())
+        else:
+            _write_programs(root, container)
     for gpu in GPUS:
         _write_gpu(root, gpu)
 
 
 def devices_list(root: Path, cgroup: str) -> Path:
-    """The file with the device rules of a simulated cgroup."""
+    """The file with the v1 device rules of a simulated cgroup."""
     return root / DEVICES / cgroup.lstrip("/") / "devices.list"
+
+
+def programs_folder(root: Path, cgroup: str) -> Path:
+    """The folder with the device programs of a simulated cgroup."""
+    return root / PROGRAMS / cgroup.lstrip("/")
+
+
+def _write_programs(root: Path, container: SimulatedContainer) -> None:
+    _write(root / UNIFIED / container.cgroup.lstrip("/") / "cgroup.procs", "")
+    folder = programs_folder(root, container.cgroup)
+    folder.mkdir(parents=True)
+    for name in container.programs:
+        shutil.copy(_RECORDED / f"{name}.bin", folder)
 
 
 def _write_gpu(root: Path, gpu: SimulatedGpu) -> None:

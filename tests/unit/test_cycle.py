@@ -35,7 +35,7 @@ class Host:
 
     def __init__(self, root: Path, *, report_unrestricted: bool = False) -> None:
         self.root = root
-        write_tree(root)
+        write_tree(root, "v1")
         paths = HostPaths(root)
         manager = NvidiaManager(
             paths, SimulatedNvml(lambda: NOW), PolicyReader(), report_unrestricted=report_unrestricted

@@ -45,7 +45,7 @@ def test_every_option_can_be_given_by_its_variable() -> None:
     }
     assert {option.variable for option in OPTIONS} == environment.keys()
     assert read_settings({}, environment) == Settings(
-        simulate="v1",
+        simulate="v2",
         host_root=Path("/host"),
         nvml_library=Path("/lib/libnvidia-ml.so.1"),
         unrestricted=Unrestricted.ALL,
@@ -71,7 +71,7 @@ def test_a_repeated_flag_adds_up() -> None:
         ({}, {"OTEL_METRIC_EXPORT_INTERVAL": "15s"}, "OTEL_METRIC_EXPORT_INTERVAL: '15s' is not allowed"),
         ({}, {"OTEL_METRICS_EXPORTER": "jaeger"}, "use a list by comma of otlp, console, none"),
         ({"unrestricted": "some"}, {}, "--unrestricted: 'some' is not allowed; use using, all or none"),
-        ({"simulate": "v7"}, {}, "--simulate: 'v7' is not allowed; use v1"),
+        ({"simulate": "v7"}, {}, "--simulate: 'v7' is not allowed; use v1 or v2"),
         ({}, {"OTEL_PYTHON_GPU_CGROUP_LOG_LEVEL": "loud"}, "OTEL_PYTHON_GPU_CGROUP_LOG_LEVEL: 'loud'"),
         ({"exporter": ","}, {}, "--exporter: ','"),
     ],

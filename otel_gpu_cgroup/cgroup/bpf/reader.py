@@ -3,20 +3,32 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Protocol
 from weakref import WeakValueDictionary
 
 from otel_gpu_cgroup.cgroup.bpf.policy import BpfPolicy, DeviceProgram
-from otel_gpu_cgroup.cgroup.bpf.syscall import Bpf, ProgramGone
+from otel_gpu_cgroup.cgroup.bpf.syscall import ProgramGone, ProgramInfo
 from otel_gpu_cgroup.errors import PolicyUnreadable
 
 _ATTEMPTS: Final = 5
 
 
+class ProgramSource(Protocol):
+    """Who tells which programs decide on a cgroup, and what they are: the kernel, by bpf(2)."""
+
+    def query_effective(self, cgroup: str) -> tuple[int, ...]:
+        """Ids of all programs in effect on this cgroup2 folder; raises Gone or PolicyUnreadable."""
+        ...
+
+    def read_program(self, identifier: int) -> ProgramInfo:
+        """One program; raises ProgramGone or PolicyUnreadable."""
+        ...
+
+
 class BpfReader:
     """Reads policies; the same programs give the same policy object, for as long as each cycle meets them."""
 
-    def __init__(self, bpf: Bpf) -> None:
+    def __init__(self, bpf: ProgramSource) -> None:
         self._bpf = bpf
         self._met: dict[tuple[int, ...], BpfPolicy] = {}
         """Policies by their programs' ids, of this cycle."""

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -209,6 +210,40 @@ def test_a_policy_that_cannot_be_read_is_unknown_and_a_problem(machine: Machine)
     machine.manager.get_collector(container).update_stats(stats)
     assert stats.access is AccessClass.UNKNOWN
     assert [(problem.stage, problem.subject) for problem in stats.problems] == [(Stage.POLICY, "/docker/one")]
+
+
+def test_a_pass_that_fails_leaves_no_readings_of_the_one_before(machine: Machine) -> None:
+    machine.driver.set(World(gpus=(gpu(A, 0),)))
+    machine.manager.refresh(IN_TIME)
+    machine.driver.set(World(gpus=(gpu(A, 0),), errors={"nvmlDeviceGetCount*": 10}))
+    machine.manager.refresh(IN_TIME)
+    [row] = machine.stats("c 195:0 rw\n").accelerators
+    assert (row.id, row.memory_used) == (A, None)
+
+
+def test_one_file_that_is_not_the_drivers_costs_no_other_gpu(machine: Machine) -> None:
+    machine.set_file(0, A)
+    machine.set_file(1, B)
+    path = machine.root / "proc/driver/nvidia/gpus/0000:00:00.0/information"
+    path.write_text("garbage\n")
+    machine.driver.set(World(errors={"nvmlInitWithFlags": 9}))
+    inventory = machine.manager.refresh(IN_TIME)
+    assert [found.uuid for found in inventory.gpus] == [B]
+    assert str(path) in {problem.subject for problem in inventory.problems}
+
+
+def test_a_file_that_never_answers_delays_nobody_and_costs_no_name(machine: Machine) -> None:
+    machine.set_file(0, A)
+    machine.driver.set(World(errors={"nvmlInitWithFlags": 9}))
+    assert [found.uuid for found in machine.manager.refresh(IN_TIME).gpus] == [A]
+    folder = machine.root / "proc/driver/nvidia/gpus/0000:01:00.0"
+    folder.mkdir()
+    os.mkfifo(folder / "information")
+    inventory = machine.manager.refresh(IN_TIME)
+    assert [found.uuid for found in inventory.gpus] == [A]
+    assert [problem.subject for problem in inventory.problems] == ["NVML", "/proc/driver/nvidia/gpus"]
+    with (folder / "information").open("w"):  # lets the reader go
+        pass
 
 
 def test_setup_waits_for_nothing(machine: Machine) -> None:

@@ -48,6 +48,12 @@ def test_gpus_are_joined_by_minor_and_not_by_index() -> None:
     )
 
 
+def test_two_files_with_one_uuid_or_one_minor_are_one_gpu() -> None:
+    first, twin, other = Gpu(0, GpuUuid("GPU-a")), Gpu(1, GpuUuid("GPU-a")), Gpu(0, GpuUuid("GPU-b"))
+    assert join_gpus((first, twin), ()) == (first,)
+    assert join_gpus((first, other), ()) == (first,)
+
+
 def test_a_uuid_that_a_file_has_under_another_minor_is_the_files() -> None:
     files, old_list = (Gpu(1, GpuUuid("GPU-a")),), (Gpu(0, GpuUuid("GPU-a"), index=0),)
     assert join_gpus(files, old_list) == files

@@ -154,8 +154,40 @@ def test_a_driver_that_went_away_is_no_snapshot(driver: LoadedDriver, code: int)
         snapshots.read()
 
 
-def test_a_name_that_is_no_text_costs_that_gpu_alone(driver: LoadedDriver) -> None:
-    garbled = FakeGpu(uuid=A, minor=0, name=b"\xff\xfe")
-    snapshot = reader(driver, garbled, FakeGpu(uuid=B, minor=1)).read()
+@pytest.mark.parametrize("query", ["nvmlDeviceGetName", "nvmlDeviceGetPciInfo_v3"])
+def test_a_gpu_without_a_name_or_an_address_keeps_its_values(driver: LoadedDriver, query: str) -> None:
+    snapshot = reader(driver, FakeGpu(uuid=A, minor=0, memory=MEMORY, errors={query: 999})).read()
+    [gpu] = snapshot.gpus
+    assert (gpu.model is None, gpu.address is None) == (query == "nvmlDeviceGetName", query != "nvmlDeviceGetName")
+    assert snapshot.readings[A].memory_used == 5 * GIB
+    assert not snapshot.problems
+
+
+def test_a_name_that_is_no_text_is_no_name(driver: LoadedDriver) -> None:
+    [gpu] = reader(driver, FakeGpu(uuid=A, minor=0, name=b"\xff\xfe")).read().gpus
+    assert (gpu.uuid, gpu.model) == (A, None)
+
+
+@pytest.mark.parametrize("code", [2, 4, 6, 8, 10, 12, 17, 19, 27, 999, 12345])
+def test_gpus_that_cannot_be_counted_are_who_they_were_and_have_no_readings(driver: LoadedDriver, code: int) -> None:
+    snapshots = reader(driver, FakeGpu(uuid=A, minor=0, memory=MEMORY))
+    snapshots.read()
+    driver.set(World(gpus=(FakeGpu(uuid=A, minor=0, memory=MEMORY),), errors={"nvmlDeviceGetCount*": code}))
+    snapshot = snapshots.read()
+    assert ([gpu.uuid for gpu in snapshot.gpus], snapshot.readings, snapshot.usable) == ([A], {}, False)
+    assert [problem.subject for problem in snapshot.problems] == ["NVML"]
+    driver.set(World(gpus=(FakeGpu(uuid=A, minor=0, memory=MEMORY),)))
+    assert snapshots.read().readings[A].memory_used == 5 * GIB
+
+
+def test_more_memory_in_use_than_there_is_is_none(driver: LoadedDriver) -> None:
+    lie = FakeMemory(total=GIB, used=5 * GIB)
+    snapshot = reader(driver, FakeGpu(uuid=A, minor=0, memory=lie)).read()
+    assert (snapshot.readings[A].memory_total, snapshot.readings[A].memory_used) == (None, None)
+    assert [problem.subject for problem in snapshot.problems] == [A]
+
+
+def test_a_gpu_with_an_empty_uuid_is_a_problem(driver: LoadedDriver) -> None:
+    snapshot = reader(driver, FakeGpu(uuid="", minor=0), FakeGpu(uuid=B, minor=1)).read()
     assert [gpu.uuid for gpu in snapshot.gpus] == [B]
-    assert len(snapshot.problems) == 1
+    assert [problem.subject for problem in snapshot.problems] == ["GPU 0"]
