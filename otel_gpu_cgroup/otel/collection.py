@@ -18,48 +18,50 @@ if TYPE_CHECKING:
 
 
 class Collection:
-    """The current collection. Only `begin` waits; no method raises because of the host or the driver."""
+    """The collections of all readers, each on a thread of its own, which sees its own cycle from begin to begin.
+
+    Only `begin` waits; no method raises because of the host or the driver.
+    """
 
     def __init__(self, source: StatsSource, patience: float) -> None:
         """Wait for a cycle for at most `patience` seconds a collection."""
         self._source = source
         self._patience = patience
+        self._fixed = threading.local()
         self._lock = threading.Lock()
         self._callbacks = Callbacks()
         self._problems: Counter[Stage] = Counter()
-        self._stats: NodeStats | None = None
-        self._counted: NodeStats | None = None
+        self._noted: NodeStats | None = None
 
     @property
-    def taken_at(self) -> float | None:
-        """When this collection's cycle began, in seconds since the epoch; None when there is no cycle."""
-        stats = self._stats
-        return None if stats is None else stats.taken_at
+    def stats(self) -> NodeStats | None:
+        """The cycle of this thread's collection; None when there is none."""
+        stats: NodeStats | None = getattr(self._fixed, "stats", None)
+        return stats
 
     def begin(self, timeout: float) -> None:
         """Fix the cycle of the collection that begins, waiting no longer than half of its own timeout (seconds)."""
         stats = self._source.latest(min(self._patience, timeout / 2))
+        self._fixed.stats = stats
         with self._lock:
-            self._stats = stats
-            if stats is None:
-                self._callbacks.clear()
-                return
-            self._callbacks.update(stats)
-            if stats is not self._counted:
+            if stats is not None and stats is not self._noted:
+                self._callbacks.update(stats)
                 self._problems.update(problem.stage for problem in stats.problems)
-                self._counted = stats
+                self._noted = stats
 
     def health(self) -> Health:
         """What the self-metrics say."""
         with self._lock:
-            return observe_health(self._stats, self._source.last, self._problems, time.monotonic())
+            return observe_health(self.stats, self._source.last, self._problems, time.monotonic())
 
     def observe_containers(self, instrument: ContainerInstrument) -> list[Point]:
         """The points of one container metric."""
+        stats = self.stats
         with self._lock:
-            return list(self._callbacks.observe_containers(instrument))
+            return [] if stats is None else list(self._callbacks.observe_containers(instrument, stats))
 
     def observe_gpus(self, instrument: DeviceInstrument) -> list[Point]:
         """The points of one device metric."""
+        stats = self.stats
         with self._lock:
-            return list(self._callbacks.observe_gpus(instrument))
+            return [] if stats is None else list(self._callbacks.observe_gpus(instrument, stats))

@@ -11,7 +11,7 @@ from otel_gpu_cgroup.otel.attributes import Attributes, container_attributes, gp
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from otel_gpu_cgroup.model import AcceleratorStats, ContainerReport, GpuReport, GpuUuid, NodeStats
+    from otel_gpu_cgroup.model import ContainerReport, GpuUuid, NodeStats
     from otel_gpu_cgroup.otel.instruments import ContainerInstrument, DeviceInstrument, Number
 
 
@@ -34,42 +34,31 @@ class _Series:
 
 
 class ContainerCallback:
-    """The points of one container, for as long as it lives."""
+    """Makes the points of one container, for as long as it lives."""
 
     def __init__(self) -> None:
         self._series: dict[GpuUuid, _Series] = {}
-        self._report: ContainerReport | None = None
 
     def update(self, report: ContainerReport, taken_at: float) -> None:
-        """Take over what the cycle of this time says of the container."""
-        self._report = report
+        """Begin a series for each GPU that the cycle of this time is the first to give to the container."""
         for accelerator in report.accelerators:
             if accelerator.id not in self._series:
                 attributes = container_attributes(report.container, accelerator)
                 self._series[accelerator.id] = _Series(attributes, taken_at)
 
-    def clear(self) -> None:
-        """Say nothing until the next update."""
-        self._report = None
-
-    def observe(self, instrument: ContainerInstrument) -> Iterator[Point]:
+    def observe(self, instrument: ContainerInstrument, report: ContainerReport) -> Iterator[Point]:
         """The container's points of one metric, one for each of its GPUs that has a value."""
-        for accelerator in self._accelerators():
-            value = instrument.value(accelerator)
-            if value is not None:
-                series = self._series[accelerator.id]
+        for accelerator in report.accelerators:
+            value, series = instrument.value(accelerator), self._series.get(accelerator.id)
+            if value is not None and series is not None:
                 yield Point(series.attributes, value, series.started_at)
-
-    def _accelerators(self) -> tuple[AcceleratorStats, ...]:
-        return () if self._report is None else self._report.accelerators
 
 
 class Callbacks:
-    """The callbacks of all containers that have a GPU in the current cycle, and of all GPUs."""
+    """The callbacks of all containers that have had a GPU, for as long as they live, and the GPUs' beginnings."""
 
     def __init__(self) -> None:
         self._containers: dict[str, ContainerCallback] = {}
-        self._gpus: tuple[GpuReport, ...] = ()
         self._seen_gpus: dict[GpuUuid, float] = {}
 
     def update(self, stats: NodeStats) -> None:
@@ -82,26 +71,21 @@ class Callbacks:
                 continue
             self._containers[key] = callback = callback or ContainerCallback()
             callback.update(report, stats.taken_at)
-        self._gpus = stats.gpus
         for gpu in stats.gpus:
             if gpu.gpu.uuid is not None:
                 self._seen_gpus.setdefault(gpu.gpu.uuid, stats.taken_at)
 
-    def clear(self) -> None:
-        """Say nothing until the next cycle; what lives on keeps its series."""
-        for callback in self._containers.values():
-            callback.clear()
-        self._gpus = ()
+    def observe_containers(self, instrument: ContainerInstrument, stats: NodeStats) -> Iterator[Point]:
+        """The points of one metric in this cycle, container by container."""
+        for report in stats.containers:
+            callback = self._containers.get(report.container.key)
+            if callback is not None:
+                yield from callback.observe(instrument, report)
 
-    def observe_containers(self, instrument: ContainerInstrument) -> Iterator[Point]:
-        """The points of one metric, container by container."""
-        for callback in self._containers.values():
-            yield from callback.observe(instrument)
-
-    def observe_gpus(self, instrument: DeviceInstrument) -> Iterator[Point]:
-        """The points of one metric, one for each GPU that has a UUID and a value."""
-        for report in self._gpus:
-            value = instrument.value(report)
-            if report.gpu.uuid is not None and value is not None:
+    def observe_gpus(self, instrument: DeviceInstrument, stats: NodeStats) -> Iterator[Point]:
+        """The points of one metric in this cycle, one for each GPU that has a UUID and a value."""
+        for report in stats.gpus:
+            value, uuid = instrument.value(report), report.gpu.uuid
+            if uuid is not None and value is not None:
                 attributes = {**gpu_attributes(report.gpu), **dict(instrument.attributes)}
-                yield Point(attributes, value, self._seen_gpus[report.gpu.uuid])
+                yield Point(attributes, value, self._seen_gpus.get(uuid, stats.taken_at))

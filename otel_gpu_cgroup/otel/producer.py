@@ -65,9 +65,10 @@ class Producer:
         return replace(part, metrics=[metric for metric in metrics if not self._is_excluded(metric.name)])
 
     def _metrics(self) -> Iterable[Metric]:
-        taken_at = self._collection.taken_at
-        if taken_at is None:
+        stats = self._collection.stats
+        if stats is None:
             return
+        taken_at = stats.taken_at
         for row in CONTAINER_INSTRUMENTS:
             yield from _metric(row, self._collection.observe_containers(row), taken_at)
         for device_row in DEVICE_INSTRUMENTS:
