@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from otel_gpu_cgroup.cgroup.policy import DevicePolicy
     from otel_gpu_cgroup.cgroup.reader import PolicyReader
     from otel_gpu_cgroup.host import HostPaths
-    from otel_gpu_cgroup.model import CgroupLayout, Container, ContainerReport, DeviceInventory, NodeStats
+    from otel_gpu_cgroup.model import CgroupLayout, Container, ContainerReport, DeviceInventory, Gpu, NodeStats
+    from otel_gpu_cgroup.nvidia.judgement import Judgement
     from otel_gpu_cgroup.settings import Settings
 
 _DRIVER_TIMEOUT: Final = 60.0
@@ -61,16 +62,24 @@ def _the_one(wanted: str, stats: NodeStats) -> ContainerReport:
 def _explain(
     report: ContainerReport, inventory: DeviceInventory, policies: PolicyReader, host: HostPaths
 ) -> Explanation:
-    policy = _read_policy(report.container, policies)
+    policy, judgement = _judge(report.container, policies, inventory.gpus)
     return Explanation(
         container=report.container,
         policy=policy,
-        judgement=judge(policy, inventory.gpus),
+        judgement=judgement,
         speakers=tuple(_speakers(report.container, read_cgroup_layout(host))),
         gpus=inventory.gpus,
         readings=inventory.readings,
         is_excluded=report.access is AccessClass.EXCLUDED,
     )
+
+
+def _judge(container: Container, policies: PolicyReader, gpus: tuple[Gpu, ...]) -> tuple[DevicePolicy, Judgement]:
+    """The policy and what it means; where the kernel does not tell, with what others know."""
+    policy = _read_policy(container, policies)
+    judgement = judge(policy, gpus)
+    stand_in = policies.read_stand_in(container, policy) if judgement.access is AccessClass.UNKNOWN else None
+    return (policy, judgement) if stand_in is None else (stand_in, judge(stand_in, gpus))
 
 
 def _read_policy(container: Container, policies: PolicyReader) -> DevicePolicy:

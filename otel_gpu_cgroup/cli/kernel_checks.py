@@ -107,6 +107,13 @@ def _containers(facts: Facts) -> Iterator[Check]:
             cure,
         )
         return
+    stated = sum(
+        not report.source.is_kernel for report in stats.containers if report.access is not AccessClass.EXCLUDED
+    )
+    if stated:
+        lost = f"of {counted(count, 'container')} the access of {stated} is known from others than the kernel"
+        yield Check("containers", Result.WARN, lost, "see the checks of capabilities and device programs")
+        return
     yield Check("containers", Result.OK, f"{counted(count, 'container')} found, and what each may open")
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from otel_gpu_cgroup.cgroup.bpf.listing import Line, deciding_place, list_program
 from otel_gpu_cgroup.cgroup.bpf.policy import BpfPolicy, DeviceProgram
 from otel_gpu_cgroup.cgroup.devices_list import DevicesList
+from otel_gpu_cgroup.cgroup.fallback.stated import StandInPolicy, StatedPolicy
 from otel_gpu_cgroup.cgroup.policy import BothPolicies, UnknownPolicy
 from otel_gpu_cgroup.cli.table import counted
 from otel_gpu_cgroup.model import READ_WRITE, DeviceNode, Verdict
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
     from otel_gpu_cgroup.cgroup.policy import DevicePolicy
 
+_NO_RULE: Final = "no rule"
 _LEGEND: Final = "type: 1 block, 2 char; access: 1 mknod + 2 read + 4 write"
 
 
@@ -45,10 +47,12 @@ class Voice:
 
 def voices(policy: DevicePolicy) -> list[Voice]:
     """Everything in a policy that may deny."""
-    if isinstance(policy, BothPolicies):
+    if isinstance(policy, BothPolicies | StandInPolicy):
         return [voice for part in policy.parts for voice in voices(part)]
     if isinstance(policy, DevicesList):
         return [_list_voice(policy)]
+    if isinstance(policy, StatedPolicy):
+        return [_stated_voice(policy)]
     if isinstance(policy, BpfPolicy) and policy.programs:
         ids: Sequence[int | None] = policy.ids or [None] * len(policy.programs)
         return [_program_voice(program, number) for program, number in zip(policy.programs, ids, strict=True)]
@@ -58,27 +62,41 @@ def voices(policy: DevicePolicy) -> list[Voice]:
 def _list_voice(policy: DevicesList) -> Voice:
     def says(node: DeviceNode) -> str:
         rule = policy.deciding_rule(node, READ_WRITE)
-        return "no rule" if rule is None else str(rule)
+        return _NO_RULE if rule is None else str(rule)
 
     def lines(subjects: Sequence[Subject], shown: Subject) -> Iterator[str]:
         del shown
-        decided: dict[int | None, list[str]] = {}
-        for subject in subjects:
-            rule = policy.deciding_rule(subject.node, READ_WRITE)
-            decided.setdefault(None if rule is None else policy.rules.index(rule), []).append(subject.name)
         yield f"devices.list: {counted(len(policy.rules), 'rule')}; the first that covers read and write decides"
-        for place, rule in enumerate(policy.rules):
-            yield _marked(str(rule), decided.get(place))
-        if None in decided:
-            yield _marked("no rule: denied", decided[None])
+        yield from _marked([str(rule) for rule in policy.rules], says, subjects)
         if any(rule.type is None for rule in policy.rules):
             yield "  a list that allows by default may have exceptions; the kernel does not show them"
 
     return Voice("devices.list", says, lines)
 
 
-def _marked(text: str, names: list[str] | None) -> str:
-    return f"  {text}" if names is None else f"  {text:<18}  <- {', '.join(names)}"
+def _stated_voice(policy: StatedPolicy) -> Voice:
+    def says(node: DeviceNode) -> str:
+        statement = policy.deciding_statement(node, READ_WRITE)
+        return _NO_RULE if statement is None else str(statement)
+
+    def lines(subjects: Sequence[Subject], shown: Subject) -> Iterator[str]:
+        del shown
+        count = counted(len(policy.statements), "rule")
+        yield f"{policy.source}, in place of the kernel: {count}; the last that covers read and write decides"
+        yield from _marked([str(statement) for statement in policy.statements], says, subjects)
+
+    return Voice(policy.source, says, lines)
+
+
+def _marked(rules: list[str], says: Callable[[DeviceNode], str], subjects: Sequence[Subject]) -> Iterator[str]:
+    """Each rule, with the nodes that it decided on, and at last those that none did."""
+    decided: dict[str, list[str]] = {}
+    for subject in subjects:
+        decided.setdefault(says(subject.node), []).append(subject.name)
+    for rule in rules:
+        yield f"  {rule:<18}  <- {', '.join(decided[rule])}" if rule in decided else f"  {rule}"
+    if _NO_RULE in decided:
+        yield f"  {'no rule: denied':<18}  <- {', '.join(decided[_NO_RULE])}"
 
 
 def _program_voice(program: DeviceProgram, number: int | None) -> Voice:
@@ -127,6 +145,6 @@ def _plain_voice(policy: DevicePolicy) -> Voice:
         elif isinstance(policy, BpfPolicy):
             yield "no program: nothing is restricted"
         else:
-            yield f"{policy.source}: said in place of the kernel"
+            yield f"{policy.source}: it has nothing to show but its answers"
 
     return Voice(title, says, lines)

@@ -5,9 +5,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,13 +13,12 @@ from tests.fakes.fake_nvml import FakeError, FakeGpu, World
 from tests.integration.host_tree import write, write_host
 from tests.support.agent import run_command
 from tests.support.bpf import need_bpf, unified_hierarchy
-from tests.support.need import need
+from tests.support.privileges import run_without
 
 if TYPE_CHECKING:
     from tests.support.agent import Driver
 
 ADDRESSES = ("0000:3b:00.0", "0000:5e:00.0")
-ROOT = Path(__file__).parents[2]
 
 
 def checks(stdout: str) -> dict[str, dict[str, Any]]:
@@ -68,23 +64,19 @@ def test_this_machine(tmp_path: Path) -> None:
     assert done.returncode == (1 if "fail" in results(done.stdout).values() else 0)
 
 
-def test_without_privileges_each_that_is_missing_is_named(tmp_path: Path) -> None:
+def test_without_privileges_each_that_is_missing_is_named() -> None:
     need_bpf()
-    need(shutil.which("setpriv"), "setpriv is not installed")
-    lost = "-sys_admin,-net_admin,-sys_ptrace"
-    command = ["setpriv", f"--bounding-set={lost}", f"--inh-caps={lost}", sys.executable, "-m", "otel_gpu_cgroup"]
-    done = subprocess.run([*command, "doctor"], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
-    lines = [line.split(maxsplit=2) for line in done.stdout.splitlines()]
+    done = run_without(("sys_admin", "net_admin", "sys_ptrace"), "doctor", "--format", "json")
+    found = checks(done.stdout)
     assert done.returncode == 1, done.stderr
-    assert [line[:2] for line in lines if line[1].startswith("CAP_")] == [
-        ["fail", "CAP_SYS_ADMIN"],
-        ["warn", "CAP_NET_ADMIN"],
-        ["warn", "CAP_SYS_PTRACE"],
+    assert [found[name]["result"] for name in ("CAP_SYS_ADMIN", "CAP_NET_ADMIN", "CAP_SYS_PTRACE")] == [
+        "fail",
+        "warn",
+        "warn",
     ]
-    assert any(
-        line[:3] == ["fail", "device", "programs"] for line in (line.split() for line in done.stdout.splitlines())
-    )
-    assert "--cap-add SYS_ADMIN" in done.stdout
+    assert "--cap-add SYS_ADMIN" in found["CAP_SYS_ADMIN"]["cure"]
+    assert found["device programs"]["result"] == "fail"
+    assert "refused" in found["device programs"]["message"]
 
 
 def test_a_host_with_gpus(driver: Driver, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from tests.fakes.fake_nvml import GIB, FakeGpu, FakeMemory, Steady, World
 from tests.integration.host_tree import write_host
 from tests.support.agent import run_command
 from tests.support.bpf import attached, need_bpf, unified_cgroup, unified_hierarchy
+from tests.support.privileges import run_without
 from tests.support.runc import DENY_ALL, RuncSpec, docker_cgroup, need_runc, runc_container
 
 if TYPE_CHECKING:
@@ -195,3 +196,16 @@ def test_the_program_of_a_real_container(tmp_path: Path, container: RuncContaine
         "   >    4  exit",
         "  its answer for nvidia0 (c 195:0): allow",
     ]
+
+
+def test_without_privileges_what_others_know_of_a_real_container_is_shown(container: RuncContainer) -> None:
+    need_bpf()
+    done = run_without(("sys_admin", "net_admin"), "explain", container.cgroup)
+    assert done.returncode == 0, done.stderr
+    sections = done.stdout.split("\n\n")
+    assert "source     nodes" in sections[0].splitlines()
+    assert any(line.startswith("trouble    refused: ") for line in sections[0].splitlines())
+    heading, *rules = sections[4].splitlines()
+    assert heading.startswith("nodes, in place of the kernel: ")
+    assert rules[-1] == "  no rule: denied     <- nvidia0, 195:253, 1:1"
+    assert rows(done.stdout)["nvidia0"][3:10] == ["deny", "c", "195:0", "rw", "unknown", "no", "rule"]

@@ -26,6 +26,9 @@ class Statement:
     allow: bool
     rule: DeviceRule
 
+    def __str__(self) -> str:
+        return f"{'allow' if self.allow else 'deny'} {self.rule}"
+
     def decides(self, node: DeviceNode, permissions: Permission) -> bool:
         """Whether it allows all that is asked for, or denies a part of it."""
         if self.allow:
@@ -46,8 +49,12 @@ class StatedPolicy:
 
     def allows(self, node: DeviceNode, permissions: Permission) -> Verdict:
         """Never unknown."""
-        last = next((it for it in reversed(self.statements) if it.decides(node, permissions)), None)
+        last = self.deciding_statement(node, permissions)
         return Verdict.ALLOW if last is not None and last.allow else Verdict.DENY
+
+    def deciding_statement(self, node: DeviceNode, permissions: Permission) -> Statement | None:
+        """The last one that decides; None when the request is denied for lack of one."""
+        return next((it for it in reversed(self.statements) if it.decides(node, permissions)), None)
 
     def named_minors(self, major: int) -> frozenset[int]:
         """The minors of character devices that it allows read+write and names one by one."""
@@ -62,6 +69,11 @@ class StandInPolicy:
     def __init__(self, kernel: DevicePolicy, stated: StatedPolicy) -> None:
         self._kernel = kernel
         self._stated = stated
+
+    @property
+    def parts(self) -> tuple[DevicePolicy, DevicePolicy]:
+        """What the kernel says, and what was stated."""
+        return self._kernel, self._stated
 
     @property
     def source(self) -> PolicySource:

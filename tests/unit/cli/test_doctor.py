@@ -164,6 +164,22 @@ def test_containers_whose_access_is_unknown_are_a_failure_with_the_reason() -> N
     )
 
 
+def test_containers_of_which_others_than_the_kernel_told_are_a_warning() -> None:
+    containers = tuple(
+        ContainerReport(Container(CgroupPath(f"/docker/{source}"), Runtime.DOCKER), access, source)
+        for source, access in (
+            (PolicySource.NODES, AccessClass.EXPLICIT),
+            (PolicySource.BPF, AccessClass.EXPLICIT),
+            (PolicySource.NOBODY, AccessClass.EXCLUDED),
+        )
+    )
+    found = check(replace(HEALTHY, stats=replace(STATS, containers=containers)), "containers")
+    assert (found.result, found.message) == (
+        Result.WARN,
+        "of 3 containers the access of 1 is known from others than the kernel",
+    )
+
+
 def test_containers_that_cannot_be_looked_for_are_a_failure() -> None:
     stats = replace(STATS, up={Stage.DISCOVERY: False}, problems=(Problem(Stage.DISCOVERY, "cgroups", "no mount"),))
     found = check(replace(HEALTHY, stats=stats), "containers")

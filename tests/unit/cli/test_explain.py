@@ -9,12 +9,24 @@ import pytest
 
 from otel_gpu_cgroup.cgroup.bpf.isa import Instruction, encode
 from otel_gpu_cgroup.cgroup.bpf.policy import BpfPolicy, DeviceProgram
-from otel_gpu_cgroup.cgroup.devices_list import parse_devices_list
+from otel_gpu_cgroup.cgroup.devices_list import DeviceRule, parse_devices_list
+from otel_gpu_cgroup.cgroup.fallback.stated import StandInPolicy, StatedPolicy, Statement
 from otel_gpu_cgroup.cgroup.policy import BothPolicies, DevicePolicy, UnknownPolicy
 from otel_gpu_cgroup.cli.explanation import Explanation, Speaker, render_explanation
 from otel_gpu_cgroup.cli.selection import select_containers
 from otel_gpu_cgroup.errors import PolicyUnreadable
-from otel_gpu_cgroup.model import CgroupPath, Container, Gpu, GpuReading, GpuUuid, Pod, Runtime
+from otel_gpu_cgroup.model import (
+    READ_WRITE,
+    CgroupPath,
+    Container,
+    DeviceType,
+    Gpu,
+    GpuReading,
+    GpuUuid,
+    Pod,
+    PolicySource,
+    Runtime,
+)
 from otel_gpu_cgroup.nvidia.judgement import judge
 
 ALONE: Final = Container(CgroupPath(f"/docker/{'1a2b' * 16}"), Runtime.DOCKER, "1a2b" * 16, name="web")
@@ -184,6 +196,26 @@ def test_a_controller_that_does_not_tell_says_why() -> None:
     assert r"trouble    refused: needs\x1b[2J CAP_SYS_ADMIN" in lines
     rows = {line.split()[0]: line.split()[3] for line in lines if line.startswith("nvidia")}
     assert rows == {"nvidia0": "unknown", "nvidia1": "deny"}
+
+
+def test_what_others_say_in_place_of_the_kernel_is_shown_beside_what_it_says() -> None:
+    kernel = BothPolicies(parse_devices_list("c 195:* rw\n"), UnknownPolicy(PolicyUnreadable("refused")))
+    every, one = (DeviceRule(DeviceType.CHAR, 195, minor, READ_WRITE) for minor in (None, 1))
+    statements = (Statement(allow=True, rule=every), Statement(allow=False, rule=one))
+    lines = explain(StandInPolicy(kernel, StatedPolicy(PolicySource.OCI, statements)))
+    assert "source     oci" in lines
+    assert "trouble    refused" in lines
+    table = {line.split()[0]: line.split()[3:] for line in lines if line.startswith("nvidia")}
+    assert table["nvidia0"][:8] == ["allow", "c", "195:*", "rw", "unknown", "allow", "c", "195:*"]
+    assert table["nvidia1"][:8] == ["deny", "c", "195:*", "rw", "unknown", "deny", "c", "195:1"]
+    assert lines[-6:] == [
+        "not told: refused",
+        "",
+        "oci, in place of the kernel: 2 rules; the last that covers read and write decides",
+        "  allow c 195:* rw    <- nvidia0, 195:253",
+        "  deny c 195:1 rw     <- nvidia1",
+        "  no rule: denied     <- 1:1",
+    ]
 
 
 def test_where_no_gpu_is_known_the_nodes_are_shown_that_it_may_open() -> None:
