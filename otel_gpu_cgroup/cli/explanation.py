@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from otel_gpu_cgroup.cgroup.policy import MEMORY_NODE, UNUSED_GPU_NODE
 from otel_gpu_cgroup.cli.reasons import Subject, Voice, voices
-from otel_gpu_cgroup.cli.table import UNKNOWN, aligned, busy_cell, memory_cell
+from otel_gpu_cgroup.cli.table import UNKNOWN, aligned, busy_cell, counted, memory_cell
 from otel_gpu_cgroup.model import READ_WRITE, AccessClass, Gpu, GpuReading, Verdict, gpu_node
 from otel_gpu_cgroup.printable import printable
 
@@ -27,7 +27,7 @@ _POSSIBLE_MINORS: Final = range(32)
 """Of the GPUs that a driver may have."""
 _NO_READING: Final = GpuReading()
 _MEANINGS: Final = {
-    AccessClass.EXPLICIT: "it may open some GPUs, by rules that name or mean them",
+    AccessClass.EXPLICIT: "it may open some GPU nodes",
     AccessClass.UNRESTRICTED: "it may open every device; it has rows with --unrestricted all",
     AccessClass.NONE: "it may open no GPU",
     AccessClass.UNKNOWN: "nobody can say what it may open",
@@ -83,12 +83,18 @@ def _identity(it: Explanation) -> Iterator[tuple[str, str]]:
     yield "cgroup", printable(container.cgroup, limit=4096)
     for speaker in it.speakers:
         yield speaker.hierarchy, f"{printable(speaker.folder, limit=4096)} ({speaker.reason})"
-    yield "access", f"{it.judgement.access}: {_MEANINGS[it.judgement.access]}"
+    yield "access", f"{it.judgement.access}: {_meaning(it)}"
     yield "source", it.judgement.source
     if it.judgement.trouble is not None:
         yield "trouble", printable(str(it.judgement.trouble))
     if it.is_excluded:
         yield "excluded", "it is left out of metrics: by --exclude-containers, or as the one this runs in"
+
+
+def _meaning(it: Explanation) -> str:
+    if it.judgement.access is AccessClass.EXPLICIT and it.gpus:
+        return f"it may open {len(it.judgement.gpus)} of {counted(len(it.gpus), 'GPU')}"
+    return _MEANINGS[it.judgement.access]
 
 
 def _shown_gpus(it: Explanation) -> tuple[Gpu, ...]:

@@ -32,7 +32,7 @@ class Subject:
     node: DeviceNode
 
     def __str__(self) -> str:
-        return self.name if self.name == str(self.node) else f"{self.name} ({self.node})"
+        return f"{self.name} ({self.node})"
 
 
 @dataclass(frozen=True, slots=True)

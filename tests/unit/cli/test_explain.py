@@ -107,7 +107,7 @@ def test_the_rules_of_a_devices_list_and_what_each_decided() -> None:
         "runtime    docker",
         f"cgroup     /docker/{'1a2b' * 16}",
         f"cgroup v1  /sys/fs/cgroup/devices/docker/{'1a2b' * 16} (its own cgroup)",
-        "access     explicit: it may open some GPUs, by rules that name or mean them",
+        "access     explicit: it may open 1 of 2 GPUs",
         "source     devices.list",
         "",
         "GPU      INDEX  UUID                                  MAY OPEN  DEVICES.LIST  MEMORY            BUSY",
@@ -221,6 +221,7 @@ def test_what_others_say_in_place_of_the_kernel_is_shown_beside_what_it_says() -
 def test_where_no_gpu_is_known_the_nodes_are_shown_that_it_may_open() -> None:
     lines = explain(parse_devices_list("c 195:3 rw\nc 195:7 rw\n"), gpus=())
     assert [line.split()[0] for line in lines if line.startswith("nvidia")] == ["nvidia3", "nvidia7"]
+    assert "access     explicit: it may open some GPU nodes" in lines
     assert "No GPU of this host is known: the rows are nodes that a driver could have." in lines
     nothing = explain(parse_devices_list(""), gpus=())
     assert [line.split()[:4] for line in nothing if line.startswith("nvidia")] == [["nvidia0", "-", "-", "deny"]]
