@@ -4,23 +4,25 @@
 from __future__ import annotations
 
 import fnmatch
+import logging
 import tempfile
 import time
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from otel_gpu_cgroup.cgroup.bpf.syscall import Bpf
+from otel_gpu_cgroup.cgroup.probe import OwnPolicyReader
 from otel_gpu_cgroup.cgroup.reader import PolicyReader
 from otel_gpu_cgroup.containers.discovery import ContainerDiscovery
-from otel_gpu_cgroup.containers.own import read_own_cgroups
+from otel_gpu_cgroup.containers.own import OwnDiscovery, read_own_cgroups, sees_only_itself
 from otel_gpu_cgroup.cycle import Cycle
 from otel_gpu_cgroup.errors import SettingsError
 from otel_gpu_cgroup.host import HostPaths
 from otel_gpu_cgroup.nvidia.manager import NvidiaManager
 from otel_gpu_cgroup.nvidia.nvml import PyNvml
-from otel_gpu_cgroup.settings import Settings, Unrestricted
+from otel_gpu_cgroup.settings import Scope, Settings, Unrestricted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from otel_gpu_cgroup.model import Container
     from otel_gpu_cgroup.nvidia.nvml import Nvml
 
+_log: Final = logging.getLogger(__name__)
 _DRIVER_PLACES: Final = (
     "/home/kubernetes/bin/nvidia/lib64",
     "/run/nvidia/driver/usr/lib/x86_64-linux-gnu",
@@ -56,6 +59,18 @@ def open_host(settings: Settings) -> Iterator[HostPaths]:
         yield HostPaths(Path(folder))
 
 
+def with_scope(settings: Settings, host: HostPaths) -> Settings:
+    """The settings with a scope; where none was chosen, and only the own container is visible, a warning names it."""
+    if settings.scope is Scope.SELF and settings.simulate is not None:
+        raise SettingsError("--scope", settings.scope, "node with --simulate")
+    if settings.scope is not None:
+        return settings
+    if settings.simulate is not None or host != HostPaths() or not sees_only_itself(host):
+        return replace(settings, scope=Scope.NODE)
+    _log.warning("only this process' own container is visible: that alone is reported scope=self")
+    return replace(settings, scope=Scope.SELF)
+
+
 @dataclass(frozen=True, slots=True)
 class Senses:
     """What looks at a host: the cycle, and what it reads policies by."""
@@ -74,16 +89,19 @@ def open_cycle(settings: Settings, host: HostPaths, driver_timeout: float) -> It
 @contextmanager
 def open_senses(settings: Settings, host: HostPaths, driver_timeout: float) -> Iterator[Senses]:
     """The same, for who asks about policies what a cycle does not tell."""
+    settings = with_scope(settings, host)
+    own = settings.scope is Scope.SELF
     policies = PolicyReader(host, _programs(settings, host))
     manager = NvidiaManager(
         host,
         _nvml(settings, host),
-        policies,
+        OwnPolicyReader(policies) if own else policies,
         report_unrestricted=settings.unrestricted is Unrestricted.ALL,
     )
     manager.setup()
     try:
-        yield Senses(Cycle(ContainerDiscovery(host), manager, _exclusion(settings), driver_timeout), policies)
+        discovery = OwnDiscovery() if own else ContainerDiscovery(host)
+        yield Senses(Cycle(discovery, manager, _exclusion(settings), driver_timeout), policies)
     finally:
         manager.destroy()
 
@@ -107,7 +125,8 @@ def _nvml(settings: Settings, host: HostPaths) -> Nvml:
 
 def _exclusion(settings: Settings) -> Callable[[Container], bool]:
     """Says of a container whether it is this agent's own, or one that the user does not want to see."""
-    own = frozenset[str]() if settings.simulate is not None else read_own_cgroups()
+    hides_own = settings.simulate is None and settings.scope is Scope.NODE
+    own = read_own_cgroups() if hides_own else frozenset[str]()
 
     def is_excluded(container: Container) -> bool:
         return container.cgroup in own or any(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from otel_gpu_cgroup.errors import Gone, GpuCgroupError
 from otel_gpu_cgroup.model import (
@@ -28,10 +28,23 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from otel_gpu_cgroup.accelerator import AcceleratorManager
-    from otel_gpu_cgroup.containers.discovery import ContainerDiscovery
+    from otel_gpu_cgroup.model import CgroupLayout
 
 _log: Final = logging.getLogger(__name__)
 _NO_READING: Final = GpuReading()
+
+
+class Discovery(Protocol):
+    """Finds the containers that are looked at."""
+
+    @property
+    def layout(self) -> CgroupLayout:
+        """Where the cgroup hierarchies were when it last did."""
+        ...
+
+    def discover(self) -> list[Container]:
+        """Those that are there now; raises GpuCgroupError when nobody can say."""
+        ...
 
 
 class Cycle:
@@ -39,7 +52,7 @@ class Cycle:
 
     def __init__(
         self,
-        discovery: ContainerDiscovery,
+        discovery: Discovery,
         accelerators: AcceleratorManager,
         is_excluded: Callable[[Container], bool],
         accelerator_timeout: float,

@@ -10,14 +10,25 @@ import enum
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from otel_gpu_cgroup.errors import SettingsError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+SimulatedVersion = Literal["v1", "v2"]
+"""The cgroup version of the simulated host."""
 ENVIRONMENT_PREFIX: Final = "OTEL_PYTHON_GPU_CGROUP_"
+
+
+class Scope(enum.StrEnum):
+    """Whose GPUs are looked at."""
+
+    NODE = "node"
+    """Every container's but the agent's own."""
+    SELF = "self"
+    """The own container's."""
 
 
 class Unrestricted(enum.StrEnum):
@@ -39,8 +50,10 @@ class OutputFormat(enum.StrEnum):
 class Settings:
     """What was chosen."""
 
-    simulate: str | None = None
+    simulate: SimulatedVersion | None = None
     """The cgroup version of the simulated host; None for the real one."""
+    scope: Scope | None = None
+    """None: the node, or the own container where only that is visible."""
     host_root: Path = Path("/")
     nvml_library: Path | None = None
     """None: the loader's, else the usual places."""
@@ -113,8 +126,9 @@ def _parse_exporters(text: str) -> tuple[str, ...]:
     return exporters
 
 
-def _parse_simulate(text: str) -> str | None:
-    return {"v1": "v1", "true": "v1", "false": None}[text]
+def _parse_simulate(text: str) -> SimulatedVersion | None:
+    versions: dict[str, SimulatedVersion | None] = {"v1": "v1", "v2": "v2", "true": "v2", "false": None}
+    return versions[text]
 
 
 def _parse_log_level(text: str) -> str:
@@ -127,7 +141,16 @@ _EXPORTERS: Final = ("otlp", "console", "none")
 _LOG_LEVELS: Final = ("debug", "info", "warning", "error")
 
 OPTIONS: Final = (
-    Option("simulate", _parse_simulate, "v1", "look at a built-in host with 8 GPUs instead", "v1", bare="v1"),
+    Option(
+        "simulate", _parse_simulate, "v1 or v2", "look at a built-in host with 8 GPUs instead", "{v1,v2}", bare="v2"
+    ),
+    Option(
+        "scope",
+        Scope,
+        "node or self",
+        "look at every container, or at the own one (default: node, self where only that is visible)",
+        "{node,self}",
+    ),
     Option("host_root", Path, "a folder", "where the host's / is mounted (default: /)", "DIR"),
     Option("nvml_library", Path, "a file", "the driver's libnvidia-ml.so.1 (default: the loader's)", "PATH"),
     Option(

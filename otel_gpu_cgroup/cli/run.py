@@ -10,7 +10,7 @@ import threading
 from typing import TYPE_CHECKING, Final
 
 from otel_gpu_cgroup.cli.logs import ProblemLog
-from otel_gpu_cgroup.compose import open_cycle, open_host
+from otel_gpu_cgroup.compose import open_cycle, open_host, with_scope
 from otel_gpu_cgroup.errors import MissingExtra
 from otel_gpu_cgroup.freshness import Freshness
 
@@ -35,8 +35,10 @@ def run_agent(settings: Settings) -> int:
     ended = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: ended.set())
-    with open_host(settings) as host, open_cycle(settings, host, _driver_timeout(settings)) as cycle:
-        _push(settings, host, cycle, ended)
+    with open_host(settings) as host:
+        settings = with_scope(settings, host)
+        with open_cycle(settings, host, _driver_timeout(settings)) as cycle:
+            _push(settings, host, cycle, ended)
     return 0
 
 

@@ -44,6 +44,13 @@ def agent_resource(host: HostPaths, environment: Mapping[str, str] = os.environ)
     return Resource(kept, resource.schema_url)
 
 
+def own_resource(container_id: str | None) -> Resource:
+    """The Resource of one container that reports itself: all that the environment gives, and which instance it is."""
+    given = OTELResourceDetector().detect().attributes
+    ours = {"service.name": _SERVICE_NAME, "service.instance.id": container_id or socket.gethostname()}
+    return Resource.create({key: value for key, value in ours.items() if key not in given})
+
+
 def read_host_name(host: HostPaths) -> str:
     """The host's own name, which differs from a container's hostname."""
     try:

@@ -77,6 +77,8 @@ class RuncSpec:
     read_only: bool = True
     """Whether its root is."""
     capabilities: Sequence[str] = ENGINE_CAPABILITIES
+    sees_v1: bool = True
+    """Whether its cgroups in the v1 hierarchies are mounted at /sys/fs/cgroup."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +185,7 @@ def _config(spec: RuncSpec) -> dict[str, object]:
             "cwd": "/",
             "capabilities": {key: list(spec.capabilities) for key in ("bounding", "effective", "permitted")},
         },
-        "mounts": [*_BASE_MOUNTS, *(_bind(bind) for bind in spec.binds)],
+        "mounts": [*_BASE_MOUNTS, *((_V1_MOUNT,) if spec.sees_v1 else ()), *(_bind(bind) for bind in spec.binds)],
         "linux": {
             "cgroupsPath": spec.cgroup,
             "namespaces": [{"type": kind} for kind in spec.namespaces],
@@ -196,9 +198,14 @@ _BASE_MOUNTS: Final = (
     {"destination": "/proc", "type": "proc", "source": "proc"},
     {"destination": "/dev", "type": "tmpfs", "source": "tmpfs", "options": ["nosuid", "strictatime", "mode=755"]},
     {"destination": "/sys", "type": "sysfs", "source": "sysfs", "options": ["nosuid", "noexec", "nodev", "ro"]},
-    {"destination": "/sys/fs/cgroup", "type": "cgroup", "source": "cgroup", "options": ["nosuid", "nodev", "ro"]},
     {"destination": "/tmp", "type": "tmpfs", "source": "tmpfs", "options": ["mode=1777"]},
 )
+_V1_MOUNT: Final = {
+    "destination": "/sys/fs/cgroup",
+    "type": "cgroup",
+    "source": "cgroup",
+    "options": ["nosuid", "nodev", "ro"],
+}
 
 
 def _bind(bind: Bind) -> dict[str, object]:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from otel_gpu_cgroup.errors import SettingsError
-from otel_gpu_cgroup.settings import OPTIONS, OutputFormat, Settings, Unrestricted, read_settings
+from otel_gpu_cgroup.settings import OPTIONS, OutputFormat, Scope, Settings, Unrestricted, read_settings
 
 
 def test_defaults() -> None:
@@ -32,6 +32,7 @@ def test_a_flag_beats_our_variable_beats_opentelemetrys_beats_the_default(
 def test_every_option_can_be_given_by_its_variable() -> None:
     environment = {
         "OTEL_PYTHON_GPU_CGROUP_SIMULATE": "true",
+        "OTEL_PYTHON_GPU_CGROUP_SCOPE": "self",
         "OTEL_PYTHON_GPU_CGROUP_HOST_ROOT": "/host",
         "OTEL_PYTHON_GPU_CGROUP_NVML_LIBRARY": "/lib/libnvidia-ml.so.1",
         "OTEL_PYTHON_GPU_CGROUP_UNRESTRICTED": "all",
@@ -46,6 +47,7 @@ def test_every_option_can_be_given_by_its_variable() -> None:
     assert {option.variable for option in OPTIONS} == environment.keys()
     assert read_settings({}, environment) == Settings(
         simulate="v2",
+        scope=Scope.SELF,
         host_root=Path("/host"),
         nvml_library=Path("/lib/libnvidia-ml.so.1"),
         unrestricted=Unrestricted.ALL,

@@ -24,6 +24,10 @@ class Ignorant:
     def source(self) -> PolicySource:
         return PolicySource.BPF
 
+    @property
+    def trouble(self) -> None:
+        return None
+
     def allows(self, node: DeviceNode, permissions: Permission) -> Verdict:
         return Verdict.UNKNOWN if permissions and node.minor in self.unknown else Verdict.ALLOW
 
