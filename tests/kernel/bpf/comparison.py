@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 from itertools import pairwise
+from statistics import median
 from typing import TYPE_CHECKING, Final
 
 from otel_gpu_cgroup.cgroup.bpf.isa import decode
@@ -73,6 +74,8 @@ class Tally:
     jumps: Counter[str] = field(default_factory=Counter)
     """Executed jumps of random programs by where they lead and whether they were taken."""
     disagreements: list[str] = field(default_factory=list)
+    caught: dict[str, int] = field(default_factory=dict)
+    """After how many programs an evaluator with this defect was."""
 
     def add(self, kind: str, codes: Sequence[bytes], answers: Answers) -> None:
         """Compare each answer of the kernel with ours for programs that must all allow."""
@@ -131,6 +134,7 @@ class Tally:
             f"{self.verdicts.total()} comparisons ({_listed(self.verdicts)}), {len(self.disagreements)} disagreements",
             f"of the random ones: {_listed(self.random_verdicts)}; {_listed(self.seen)}",
             f"executed jumps: {_listed(self.jumps)}",
+            *([f"{len(self.caught)} wrong evaluators, each caught{_worst(self.caught)}"] if self.caught else []),
             *_table(self.opcodes),
         ]
 
@@ -141,6 +145,11 @@ def _said(answer: Answer) -> str:
 
 def _listed(counts: Counter[str]) -> str:
     return ", ".join(f"{count} {name}" for name, count in sorted(counts.items()))
+
+
+def _worst(caught: dict[str, int]) -> str:
+    name = max(caught, key=lambda name: caught[name])
+    return f" within {caught[name]} programs (the last: {name}); half of them within {int(median(caught.values()))}"
 
 
 def _table(opcodes: Counter[str], columns: int = 6) -> list[str]:
