@@ -2,12 +2,13 @@
 from __future__ import annotations
 
 import os
+import socket
 from typing import TYPE_CHECKING
 
 import pytest
 
 from otel_gpu_cgroup.host import HostPaths
-from otel_gpu_cgroup.otel.resource import agent_resource
+from otel_gpu_cgroup.otel.resource import agent_resource, own_resource
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -68,4 +69,21 @@ def test_the_agents_own_pod_is_not_lent_to_what_it_watches(host: HostPaths, monk
         "host.name": "node-7",
         "k8s.cluster.name": "east",
         "k8s.node.name": "n",
+    }
+
+
+@pytest.mark.parametrize(("identifier", "instance"), [("ab" * 32, "ab" * 32), (None, socket.gethostname())])
+def test_a_container_that_reports_itself_keeps_all_that_it_is_told(
+    monkeypatch: pytest.MonkeyPatch, identifier: str | None, instance: str
+) -> None:
+    given = "k8s.pod.uid=u,k8s.namespace.name=research,container.id=c"
+    monkeypatch.delenv("OTEL_SERVICE_NAME", raising=False)
+    monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", given)
+    attributes = own_resource(identifier).attributes
+    assert {key: value for key, value in attributes.items() if not key.startswith("telemetry.sdk.")} == {
+        "service.name": "otel-gpu-cgroup",
+        "service.instance.id": instance,
+        "k8s.pod.uid": "u",
+        "k8s.namespace.name": "research",
+        "container.id": "c",
     }
