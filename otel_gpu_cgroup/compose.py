@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import fnmatch
 import logging
+import os
 import tempfile
 import time
 from contextlib import contextmanager
@@ -48,7 +49,7 @@ _DRIVER_PLACES: Final = (
 def open_host(settings: Settings) -> Iterator[HostPaths]:
     """The host that is looked at; a simulated one lives as long as the context. Raises SettingsError."""
     if settings.simulate is None:
-        if not settings.host_root.joinpath("proc").is_dir():
+        if not os.path.isdir(settings.host_root / "proc"):  # which raises nothing
             raise SettingsError("--host-root", str(settings.host_root), "a folder that has the host's /proc")
         yield HostPaths(settings.host_root)
         return

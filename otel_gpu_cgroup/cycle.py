@@ -42,6 +42,11 @@ class Discovery(Protocol):
         """Where the cgroup hierarchies were when it last did."""
         ...
 
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """What it could not look into then: containers may be missing."""
+        ...
+
     def discover(self) -> list[Container]:
         """Those that are there now; raises GpuCgroupError when nobody can say."""
         ...
@@ -81,7 +86,7 @@ class Cycle:
             sealed_at=sealed_at,
             cgroup_mode=self._discovery.layout.mode,
             inventory=inventory,
-            gpus=_gpu_reports(inventory, stats),
+            gpus=_gpu_reports(inventory, stats, discovered=discovered),
             containers=tuple(stats),
             problems=tuple(dict.fromkeys(problems)),
             up=_stages_up(inventory, stats, discovered=discovered),
@@ -97,9 +102,11 @@ class Cycle:
         return inventory
 
     def _discover(self, problems: list[Problem]) -> tuple[list[Container], bool]:
-        """The containers, and whether they could be looked for."""
+        """The containers, and whether all of them could be looked for."""
         try:
-            return _distinct(self._discovery.discover(), problems), True
+            found = self._discovery.discover()
+            problems += self._discovery.problems
+            return _distinct(found, problems), not self._discovery.problems
         except GpuCgroupError as error:
             problems.append(Problem(Stage.DISCOVERY, "cgroups", str(error)))
         except Exception as error:
@@ -134,7 +141,10 @@ def _distinct(containers: Sequence[Container], problems: list[Problem]) -> list[
     return list(distinct.values())
 
 
-def _gpu_reports(inventory: DeviceInventory, containers: Sequence[ContainerReport]) -> tuple[GpuReport, ...]:
+def _gpu_reports(
+    inventory: DeviceInventory, containers: Sequence[ContainerReport], *, discovered: bool
+) -> tuple[GpuReport, ...]:
+    complete = discovered and all(report.access is not AccessClass.UNKNOWN for report in containers)
     holders: dict[str, list[str]] = {}
     for report in containers:
         for accelerator in report.accelerators:
@@ -145,6 +155,7 @@ def _gpu_reports(inventory: DeviceInventory, containers: Sequence[ContainerRepor
             gpu,
             _NO_READING if gpu.uuid is None else inventory.readings.get(gpu.uuid, _NO_READING),
             tuple(holders.get(gpu.uuid or "", ())),
+            complete=complete,
         )
         for gpu in inventory.gpus
     )

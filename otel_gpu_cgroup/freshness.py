@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
+import logging
 import time
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from otel_gpu_cgroup.worker import Worker
 
@@ -12,6 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from otel_gpu_cgroup.model import NodeStats
+
+_log: Final = logging.getLogger(__name__)
 
 
 class StatsSource(Protocol):
@@ -40,6 +43,7 @@ class Freshness:
         self._worker: Worker[NodeStats] = Worker("gpu-cgroup-cycle")
         self._last: NodeStats | None = None
         self._expired: NodeStats | None = None
+        self._late = False
 
     @property
     def last(self) -> NodeStats | None:
@@ -56,6 +60,16 @@ class Freshness:
         if last is not None and last is not self._expired and time.monotonic() - last.sealed_at <= self._max_age:
             return last
         stats = self._worker.ask(self._collect, timeout)
+        self._note(late=stats is None)
         if stats is not None:
             self._last = stats
         return stats
+
+    def _note(self, *, late: bool) -> None:
+        """Say it when cycles cease to end, and when they end again."""
+        if late is not self._late:
+            self._late = late
+            if late:
+                _log.warning("a cycle has not ended in time: nothing but its age is reported until one does")
+            else:
+                _log.info("cycles end in time")

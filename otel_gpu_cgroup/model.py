@@ -289,6 +289,8 @@ class GpuReport:
     reading: GpuReading
     containers: tuple[str, ...] = ()
     """Keys of the containers with a row on it."""
+    complete: bool = True
+    """Whether these are all: not while what some container may open is unknown."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,6 @@ An option given by flag or keyword beats the environment, which beats the defaul
 from __future__ import annotations
 
 import enum
-import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -105,10 +104,10 @@ def _parse_list(text: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in text.split(",") if part.strip())
 
 
-def _parse_seconds(least: float) -> Callable[[str], float]:
+def _parse_seconds(least: float, most: float) -> Callable[[str], float]:
     def parse(text: str) -> float:
         seconds = float(text)
-        if not math.isfinite(seconds) or seconds < least:
+        if not least <= seconds <= most:  # NaN is not
             raise ValueError(text)
         return seconds
 
@@ -116,19 +115,19 @@ def _parse_seconds(least: float) -> Callable[[str], float]:
 
 
 def _parse_milliseconds(text: str) -> float:
-    return _parse_seconds(1000)(text) / 1000
+    return _parse_seconds(1000, _DAY * 1000)(text) / 1000
 
 
 def _parse_exporters(text: str) -> tuple[str, ...]:
     exporters = _parse_list(text)
     if not exporters or not set(exporters) <= set(_EXPORTERS):
         raise ValueError(text)
-    return exporters
+    return tuple(dict.fromkeys(exporters))
 
 
 def _parse_simulate(text: str) -> SimulatedVersion | None:
     versions: dict[str, SimulatedVersion | None] = {"v1": "v1", "v2": "v2", "true": "v2", "false": None}
-    return versions[text]
+    return versions[text.lower()]
 
 
 def _parse_log_level(text: str) -> str:
@@ -137,6 +136,7 @@ def _parse_log_level(text: str) -> str:
     return text
 
 
+_DAY: Final = 86_400
 _EXPORTERS: Final = ("otlp", "console", "none")
 _LOG_LEVELS: Final = ("debug", "info", "warning", "error")
 
@@ -181,12 +181,12 @@ OPTIONS: Final = (
     ),
     Option(
         "interval",
-        _parse_seconds(1),
-        "seconds, at least 1",
+        _parse_seconds(1, _DAY),
+        "seconds, from 1 to 86400",
         "seconds between two exports (default: OTEL_METRIC_EXPORT_INTERVAL, else 15)",
         "SECONDS",
         ("run",),
-        standard=(("OTEL_METRIC_EXPORT_INTERVAL", _parse_milliseconds, "milliseconds, at least 1000"),),
+        standard=(("OTEL_METRIC_EXPORT_INTERVAL", _parse_milliseconds, "milliseconds, from 1000 to 86400000"),),
     ),
     Option(
         "exporter",
@@ -199,8 +199,8 @@ OPTIONS: Final = (
     ),
     Option(
         "flush_timeout",
-        _parse_seconds(0),
-        "seconds, at least 0",
+        _parse_seconds(0.1, 3600),
+        "seconds, from 0.1 to 3600",
         "seconds that the last export may take (default: 5)",
         "SECONDS",
         ("run",),
@@ -211,13 +211,18 @@ OPTIONS: Final = (
 )
 
 
-def read_settings(chosen: Mapping[str, str | list[str]], environment: Mapping[str, str]) -> Settings:
+def read_settings(
+    chosen: Mapping[str, str | list[str]], environment: Mapping[str, str], command: str | None = None
+) -> Settings:
     """Settings from what was chosen by flag or keyword (texts by option name) and from the environment.
 
-    Raises SettingsError, which names the option or variable, its value and what is allowed.
+    With a command, options that it does not have are not looked at. Raises SettingsError, which names the option or
+    variable, its value and what is allowed.
     """
     values: dict[str, Any] = {}
     for option in OPTIONS:
+        if command is not None and option.commands and command not in option.commands:
+            continue
         if option.name in chosen:
             values[option.name] = _parse_chosen(option, chosen[option.name])
         elif (found := _from_environment(option, environment)) is not None:
@@ -230,7 +235,7 @@ def _from_environment(
 ) -> tuple[str, Callable[[str], Any], str, str] | None:
     """The strongest variable that is set, how to parse it, its text and what is allowed; empty counts as not set."""
     for name, parse, allowed in ((option.variable, option.parse, option.allowed), *option.standard):
-        if environment.get(name):
+        if environment.get(name, "").strip():
             return name, parse, environment[name], allowed
     return None
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import sys
 from typing import TYPE_CHECKING, Final
@@ -29,20 +30,45 @@ _USAGE: Final = 2
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit status: 0 fine, 1 failed check or fatal, 2 usage."""
-    given = [_with_value(word) for word in (sys.argv[1:] if arguments is None else arguments)]
-    chosen = vars(_parser().parse_args(given))
-    command, container = chosen.pop("command"), chosen.pop("container", "")
     try:
-        settings = read_settings({name: value for name, value in chosen.items() if value is not None}, os.environ)
-        configure_logging(settings.log_level)
-        return _run_command(command, settings, container)
+        _write_what_the_encoding_lacks_escaped()
+        status = _main(sys.argv[1:] if arguments is None else arguments)
+        sys.stdout.flush()  # what is written at the interpreter's end can fail with a traceback alone
     except SettingsError as error:
         return _fail(error, _USAGE)
     except GpuCgroupError as error:
         return _fail(error, _FATAL)
+    except KeyboardInterrupt:
+        return _fail("interrupted", _FATAL)
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard_output()
         return _FATAL
+    except OSError as error:
+        _discard_output()
+        return _fail(error, _FATAL)
+    return status
+
+
+def _main(words: Sequence[str]) -> int:
+    try:
+        chosen = vars(_parser().parse_args([_with_value(word) for word in words]))
+    except SystemExit as end:  # after --help and --version, or a usage error that argparse has told
+        return end.code if isinstance(end.code, int) else _USAGE
+    command, container = chosen.pop("command"), chosen.pop("container", "")
+    given = {name: value for name, value in chosen.items() if value is not None}
+    settings = read_settings(given, os.environ, command)
+    configure_logging(settings.log_level)
+    return _run_command(command, settings, container)
+
+
+def _write_what_the_encoding_lacks_escaped() -> None:
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
+
+
+def _discard_output() -> None:
+    """Nobody takes the output; let the interpreter's own flush at its end not fail on it again."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _run_command(command: str, settings: Settings, container: str) -> int:
@@ -93,6 +119,6 @@ def _with_value(word: str) -> str:
     return f"{word}={bare[word]}" if word in bare else word
 
 
-def _fail(error: GpuCgroupError, status: int) -> int:
+def _fail(error: Exception | str, status: int) -> int:
     print(f"otel-gpu-cgroup: {error}", file=sys.stderr)
     return status

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from otel_gpu_cgroup.settings import Settings
 
 _log: Final = logging.getLogger(__name__)
-_DRIVER_TIMEOUT: Final = 2.5
-"""Seconds that a cycle waits for the driver at most: half of what a collection may wait for a cycle."""
+_DRIVER_TIMEOUT: Final = 4.0
+"""Seconds that a cycle waits for the driver at most; a collection waits 5 for the cycle."""
 
 
 def run_agent(settings: Settings) -> int:

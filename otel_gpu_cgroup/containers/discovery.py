@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Final
 from otel_gpu_cgroup.containers.identity import parse_container
 from otel_gpu_cgroup.containers.mounts import Mount, devices_mount, parse_cgroup_mounts, unified_mount
 from otel_gpu_cgroup.containers.placement import Placement
-from otel_gpu_cgroup.errors import HostUnreadable
+from otel_gpu_cgroup.errors import Gone, HostUnreadable
 from otel_gpu_cgroup.host import HostPaths, read_text, unreadable
-from otel_gpu_cgroup.model import CgroupLayout, CgroupPath, Container
+from otel_gpu_cgroup.model import CgroupLayout, CgroupPath, Container, Problem, Stage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,6 +44,12 @@ class ContainerDiscovery:
         self._placement = Placement(host, self._layout)
         self._known: dict[CgroupPath, Container | None] = {}
         """The paths of the last walk, each parsed once."""
+        self._problems: list[Problem] = []
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """What the last walk could not look into; containers may be missing from its answer."""
+        return tuple(self._problems)
 
     @property
     def layout(self) -> CgroupLayout:
@@ -56,8 +62,9 @@ class ContainerDiscovery:
         Where both hierarchies are mounted the v1 one is walked: runtimes that use it make their cgroups there.
         Raises HostUnreadable or ParseError when no hierarchy can be read; what ends during the walk is left out.
         """
+        self._problems = []
         try:
-            leaves, known = dict(_walk(self._root())), self._known
+            leaves, known = dict(_walk(self._root(), self._problems)), self._known
         except HostUnreadable:
             self._set_layout(CgroupLayout())  # so that the next cycle looks for the mounts anew
             raise
@@ -80,7 +87,7 @@ class ContainerDiscovery:
         self._layout, self._placement, self._known = layout, Placement(self._host, layout), {}
 
 
-def _walk(root: Path) -> Iterator[tuple[CgroupPath, bool]]:
+def _walk(root: Path, problems: list[Problem]) -> Iterator[tuple[CgroupPath, bool]]:
     """The paths of all cgroups below a hierarchy's root, and whether each is a leaf; leaves are not opened."""
     top = os.fspath(root)
     folders = [""]
@@ -89,9 +96,13 @@ def _walk(root: Path) -> Iterator[tuple[CgroupPath, bool]]:
         try:
             found = _subfolders(f"{top}{folder}")
         except OSError as error:
+            trouble = unreadable(f"{top}{folder}", error)
             if not folder:
-                raise unreadable(root, error) from error
-            _log.debug("cgroup ended during the walk cgroup=%a error=%s", folder, error)
+                raise trouble from error
+            if isinstance(trouble, Gone):
+                _log.debug("cgroup ended during the walk cgroup=%a error=%s", folder, error)
+            else:
+                problems.append(Problem(Stage.DISCOVERY, folder, str(trouble)))
             continue
         for name, is_leaf in found:
             path = f"{folder}/{name}"

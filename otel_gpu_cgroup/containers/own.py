@@ -17,7 +17,7 @@ from otel_gpu_cgroup.model import CgroupLayout
 
 if TYPE_CHECKING:
     from otel_gpu_cgroup.containers.mounts import Mount
-    from otel_gpu_cgroup.model import Container
+    from otel_gpu_cgroup.model import Container, Problem
 
 _CGROUP: Final = "/proc/self/cgroup"
 _MOUNTINFO: Final = "/proc/self/mountinfo"
@@ -55,6 +55,11 @@ class OwnDiscovery:
     def layout(self) -> CgroupLayout:
         """Where the hierarchies were mounted when the container was last looked for."""
         return self._layout
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """None: it is one container, which can be read or not."""
+        return ()
 
     def discover(self) -> list[Container]:
         """The own container; raises HostUnreadable or ParseError."""

@@ -13,12 +13,15 @@ from typing import TYPE_CHECKING, Final
 
 from otel_gpu_cgroup.errors import ParseError
 from otel_gpu_cgroup.model import Gpu, GpuUuid, PciAddress
+from otel_gpu_cgroup.printable import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 _ADDRESS: Final = re.compile(r"([0-9a-f]{4,8}):([0-9a-f]{2}):([0-9a-f]{2})\.([0-7])", re.IGNORECASE)
 _MINOR: Final = re.compile(r"[0-9]{1,10}")
+_NAME: Final = 96
+"""Characters of a name; NVML's longest UUID and device name have 96 with their end."""
 _FORM: Final = "the driver's information on a GPU, which has a line 'Device Minor: N'"
 
 
@@ -40,8 +43,8 @@ def parse_gpu_information(text: str) -> Gpu:
         raise ParseError(text, _FORM)
     return Gpu(
         minor=int(minor),
-        uuid=GpuUuid(uuid) if uuid and "?" not in uuid else None,
-        model=fields.get("Model") or None,
+        uuid=GpuUuid(printable(uuid, _NAME)) if uuid and "?" not in uuid else None,
+        model=printable(fields["Model"], _NAME) if fields.get("Model") else None,
         address=parse_pci_address(address) if address else None,
     )
 

@@ -18,6 +18,7 @@ from otel_gpu_cgroup.errors import NvmlDeviceLost, NvmlQueryFailed, NvmlUnavaila
 from otel_gpu_cgroup.model import Gpu, GpuUuid
 from otel_gpu_cgroup.nvidia.duty_cycle import Sample
 from otel_gpu_cgroup.nvidia.nodes import parse_pci_address
+from otel_gpu_cgroup.printable import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -168,8 +169,8 @@ class PyNvmlDevice:
         handle = self._handle
         return Gpu(
             minor=_ask("minor number", lambda: pynvml.nvmlDeviceGetMinorNumber(handle)),
-            uuid=GpuUuid(_ask("UUID", lambda: pynvml.nvmlDeviceGetUUID(handle))),
-            model=_if_told("name", lambda: str(pynvml.nvmlDeviceGetName(handle))),
+            uuid=GpuUuid(printable(_ask("UUID", lambda: pynvml.nvmlDeviceGetUUID(handle)))),
+            model=_if_told("name", lambda: printable(pynvml.nvmlDeviceGetName(handle))),
             address=_if_told("PCI address", lambda: parse_pci_address(pynvml.nvmlDeviceGetPciInfo(handle).busId)),
             index=self._index,
         )

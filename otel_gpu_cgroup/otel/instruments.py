@@ -78,7 +78,7 @@ CONTAINER_INSTRUMENTS: Final = (
         "container.gpu.access",
         Kind.UP_DOWN_COUNTER,
         "{gpu}",
-        "1 the container may open the GPU; 0 it should and is denied. No point while that is unknown.",
+        "1: the container may open the GPU. No point while that is unknown.",
         lambda row: (0 if row.lost else 1) if row.certain else None,
     ),
     ContainerInstrument(
@@ -138,8 +138,8 @@ DEVICE_INSTRUMENTS: Final = (
         "gpu_cgroup.device.container.count",
         Kind.UP_DOWN_COUNTER,
         "{container}",
-        "Containers that may open the GPU; 0 is a free one.",
-        lambda report: len(report.containers),
+        "Containers that are reported on the GPU; 0 is a free one. No point while what some may open is unknown.",
+        lambda report: len(report.containers) if report.complete else None,
         (("gpu_cgroup.device.kind", "gpu"),),
     ),
 )

@@ -199,7 +199,7 @@ def test_a_disabled_sdk_is_one_line_and_success(tmp_path: Path) -> None:
         ({"OTEL_METRICS_EXPORTER": "statsd"}, ("statsd", "otlp")),
         ({"OTEL_EXPORTER_OTLP_PROTOCOL": "http/json"}, ("http/json", "http/protobuf")),
         ({"OTEL_EXPORTER_OTLP_METRICS_PROTOCOL": "udp"}, ("udp", "grpc")),
-        ({"OTEL_PYTHON_GPU_CGROUP_INTERVAL": "0.5"}, ("0.5", "at least 1")),
+        ({"OTEL_PYTHON_GPU_CGROUP_INTERVAL": "0.5"}, ("0.5", "from 1 to 86400")),
         ({"OTEL_PYTHON_GPU_CGROUP_UNRESTRICTED": "some"}, ("some", "using")),
         ({"OTEL_PYTHON_GPU_CGROUP_SIMULATE": "yes"}, ("yes", "v1")),
         ({"OTEL_EXPORTER_OTLP_COMPRESSION": "lz4", "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}, ("lz4", "gzip")),

@@ -50,11 +50,6 @@ class Rule:
             mine in (None, its) for mine, its in zip(own, (node.type.value, node.major, node.minor), strict=True)
         )
 
-    @property
-    def covers_all(self) -> bool:
-        """Whether no request passes it by, so that a program ends there; the verifier takes no dead instructions."""
-        return (self.kind, self.major, self.minor, self.access) == (None, None, None, _ALL)
-
 
 def parse_rule(text: str) -> Rule:
     """A rule in the words of the tests, such as `allow c 195:0 rw`; `a` is both kinds."""
@@ -131,11 +126,11 @@ def _prologue(type_load: int = 0x61) -> bytes:
 
 
 def _listed(rules: Sequence[Rule], checks: Callable[[Rule], list[_Check]], move: int, *, default: bool) -> bytes:
-    """A prologue, a block for each rule, and the default; a rule that covers everything takes the default's place."""
+    """A prologue, a block for each rule, and the default; a rule without a check ends it: behind is dead code."""
     body = b""
     for rule in rules:
         body += _checks(checks(rule), _return(move, result=rule.allow))
-        if rule.covers_all:
+        if not checks(rule):
             return _prologue() + body
     return _prologue() + body + _return(move, result=default)
 

@@ -61,6 +61,22 @@ def test_every_option_can_be_given_by_its_variable() -> None:
     )
 
 
+def test_a_variable_of_an_option_that_the_command_lacks_is_not_looked_at() -> None:
+    environment = {"OTEL_METRICS_EXPORTER": "prometheus", "OTEL_METRIC_EXPORT_INTERVAL": "500"}
+    assert read_settings({}, environment, "once") == Settings()
+    with pytest.raises(SettingsError):
+        read_settings({}, environment, "run")
+
+
+@pytest.mark.parametrize(("text", "simulated"), [("TRUE", "v2"), ("False", None), ("v1", "v1"), (" ", None)])
+def test_booleans_are_true_or_false_in_any_case(text: str, simulated: str | None) -> None:
+    assert read_settings({}, {"OTEL_PYTHON_GPU_CGROUP_SIMULATE": text}).simulate == simulated
+
+
+def test_an_exporter_that_is_named_twice_is_one() -> None:
+    assert read_settings({"exporter": "otlp,otlp,console"}, {}).exporter == ("otlp", "console")
+
+
 def test_a_repeated_flag_adds_up() -> None:
     assert read_settings({"exclude_containers": ["a,b", "c"]}, {}).exclude_containers == ("a", "b", "c")
 
@@ -68,8 +84,8 @@ def test_a_repeated_flag_adds_up() -> None:
 @pytest.mark.parametrize(
     ("chosen", "environment", "message"),
     [
-        ({"interval": "0.5"}, {}, "--interval: '0.5' is not allowed; use seconds, at least 1"),
-        ({"interval": "nan"}, {}, "--interval: 'nan' is not allowed; use seconds, at least 1"),
+        ({"interval": "0.5"}, {}, "--interval: '0.5' is not allowed; use seconds, from 1 to 86400"),
+        ({"interval": "nan"}, {}, "--interval: 'nan' is not allowed; use seconds, from 1 to 86400"),
         ({}, {"OTEL_METRIC_EXPORT_INTERVAL": "15s"}, "OTEL_METRIC_EXPORT_INTERVAL: '15s' is not allowed"),
         ({}, {"OTEL_METRICS_EXPORTER": "jaeger"}, "use a list by comma of otlp, console, none"),
         ({"unrestricted": "some"}, {}, "--unrestricted: 'some' is not allowed; use using, all or none"),

@@ -120,6 +120,6 @@ class Fallbacks:
         return known[1]
 
     def _read_nodes(self, container: Container) -> StatedPolicy | None:
-        cgroup = container.unified or container.devices
+        cgroup = container.devices or container.unified
         nodes = None if cgroup is None else read_container_nodes(self._host, cgroup)
         return None if nodes is None else nodes_policy(nodes)
