@@ -34,6 +34,8 @@ _INFO: Final = 256
 _IDS: Final = 64
 """As many programs as one cgroup can have; along a path there may be more, which ENOSPC tells."""
 _DENIED: Final = frozenset({errno.EPERM, errno.EACCES})
+_ENDED: Final = frozenset({errno.ENOENT, errno.ENODEV})
+"""What a query of a cgroup gets that was removed after its folder was opened; ENOENT in 6.18."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +149,7 @@ def _attributes(form: str, *fields: int) -> ctypes.Array[ctypes.c_char]:
 
 
 def _refused(what: str, error: int, capability: str) -> PolicyUnreadable | Gone:
-    if error == errno.ENODEV:
+    if error in _ENDED:
         return Gone(f"{what}: the cgroup has ended")
     if error in _DENIED:
         return PolicyUnreadable(f"refused: what cgroup v2 allows can be seen with {capability} alone", "bpf(2)")
