@@ -129,14 +129,16 @@ class Tally:
 
     def lines(self) -> list[str]:
         """For the terminal."""
-        return [
+        lines = [
             f"seed {self.seed}; programs: {_listed(self.programs)}; {self.refused} that the verifier refused",
             f"{self.verdicts.total()} comparisons ({_listed(self.verdicts)}), {len(self.disagreements)} disagreements",
-            f"of the random ones: {_listed(self.random_verdicts)}; {_listed(self.seen)}",
-            f"executed jumps: {_listed(self.jumps)}",
-            *([f"{len(self.caught)} wrong evaluators, each caught{_worst(self.caught)}"] if self.caught else []),
-            *_table(self.opcodes),
         ]
+        if self.caught:
+            lines.append(f"{len(self.caught)} wrong evaluators, each caught{_worst(self.caught)}")
+        if self.opcodes:
+            lines.append(f"of the random ones: {_listed(self.random_verdicts)}; {_listed(self.seen)}")
+            lines += [f"executed jumps: {_listed(self.jumps)}", "executed:", *_table(self.opcodes)]
+        return lines
 
 
 def _said(answer: Answer) -> str:
@@ -154,7 +156,5 @@ def _worst(caught: dict[str, int]) -> str:
 
 def _table(opcodes: Counter[str], columns: int = 6) -> list[str]:
     """Executed instructions by opcode."""
-    if not opcodes:
-        return []
     cells = [f"{name:<11}{opcodes[name]:>8}" for name in ALL]
-    return ["executed:", *("  ".join(cells[at : at + columns]) for at in range(0, len(cells), columns))]
+    return ["  ".join(cells[at : at + columns]) for at in range(0, len(cells), columns)]
