@@ -19,7 +19,7 @@ from otel_gpu_cgroup.cgroup.reader import PolicyReader
 from otel_gpu_cgroup.containers.discovery import ContainerDiscovery
 from otel_gpu_cgroup.containers.own import OwnDiscovery, read_own_cgroups, sees_only_itself
 from otel_gpu_cgroup.cycle import Cycle
-from otel_gpu_cgroup.errors import SettingsError
+from otel_gpu_cgroup.errors import HostUnreadable, SettingsError
 from otel_gpu_cgroup.host import HostPaths
 from otel_gpu_cgroup.nvidia.manager import NvidiaManager
 from otel_gpu_cgroup.nvidia.nvml import PyNvml
@@ -55,9 +55,16 @@ def open_host(settings: Settings) -> Iterator[HostPaths]:
         return
     from otel_gpu_cgroup.simulate.tree import write_tree
 
-    with tempfile.TemporaryDirectory(prefix="otel-gpu-cgroup-") as folder:
+    with _temporary_folder() as folder:
         write_tree(Path(folder), settings.simulate)
         yield HostPaths(Path(folder))
+
+
+def _temporary_folder() -> tempfile.TemporaryDirectory[str]:
+    try:
+        return tempfile.TemporaryDirectory(prefix="otel-gpu-cgroup-")
+    except OSError as error:
+        raise HostUnreadable(f"no temporary folder for the simulated host: {error.strerror}; set TMPDIR") from error
 
 
 def with_scope(settings: Settings, host: HostPaths) -> Settings:
