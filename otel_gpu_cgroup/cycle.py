@@ -47,6 +47,11 @@ class Discovery(Protocol):
         """What it could not look into then: containers may be missing."""
         ...
 
+    @property
+    def sees_all(self) -> bool:
+        """Whether it looks for every container of the host."""
+        ...
+
     def discover(self) -> list[Container]:
         """Those that are there now; raises GpuCgroupError when nobody can say."""
         ...
@@ -86,7 +91,7 @@ class Cycle:
             sealed_at=sealed_at,
             cgroup_mode=self._discovery.layout.mode,
             inventory=inventory,
-            gpus=_gpu_reports(inventory, stats, discovered=discovered),
+            gpus=_gpu_reports(inventory, stats, discovered=discovered and self._discovery.sees_all),
             containers=tuple(stats),
             problems=tuple(dict.fromkeys(problems)),
             up=_stages_up(inventory, stats, discovered=discovered),

@@ -290,7 +290,7 @@ class GpuReport:
     containers: tuple[str, ...] = ()
     """Keys of the containers with a row on it."""
     complete: bool = True
-    """Whether these are all: not while what some container may open is unknown."""
+    """Whether these are all: not while what some container may open is unknown, nor where only one is looked at."""
 
 
 @dataclass(frozen=True, slots=True)

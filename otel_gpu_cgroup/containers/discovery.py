@@ -52,6 +52,11 @@ class ContainerDiscovery:
         return tuple(self._problems)
 
     @property
+    def sees_all(self) -> bool:
+        """Every container is looked for."""
+        return True
+
+    @property
     def layout(self) -> CgroupLayout:
         """Where the hierarchies were mounted when containers were last looked for."""
         return self._layout

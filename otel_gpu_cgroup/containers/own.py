@@ -52,6 +52,11 @@ class OwnDiscovery:
         self._layout = CgroupLayout()
 
     @property
+    def sees_all(self) -> bool:
+        """Only the own container is looked at."""
+        return False
+
+    @property
     def layout(self) -> CgroupLayout:
         """Where the hierarchies were mounted when the container was last looked for."""
         return self._layout
