@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from tests.kernel.bpf.comparison import Tally
     from tests.support.devices_cgroup import KernelOracle
 
+pytestmark = pytest.mark.usefixtures("shown")
+
 _EXCLUSIVE: Final = 0
 _KIND: Final = "of several on a path"
 

@@ -47,6 +47,7 @@ def test_we_know_the_instructions_that_the_kernel_takes_and_no_others() -> None:
     assert unlike == []
 
 
+@pytest.mark.usefixtures("shown")
 @pytest.mark.parametrize("code", _ATOMIC)
 def test_what_the_kernel_takes_and_we_do_not_is_unknown_when_it_is_reached(code: int, lab: Lab) -> None:
     over = instruction(0x61, 4, 1, 8), instruction(0x55, 4, 0, 1, 3)  # skipped unless the minor is 3

@@ -43,6 +43,7 @@ def test_random_lists(shape: str, harden: int, lab: Lab, tally: Tally) -> None:
     assert tally.disagreements == []
 
 
+@pytest.mark.usefixtures("shown")
 def test_a_deny_list_of_writes_lets_reading_and_writing_at_once_pass(lab: Lab, tally: Tally) -> None:
     """As it happens on cgroup v2 and not on v1: the program is asked once, for both."""
     case = lab.attempt(bpf_programs.runc([parse_rule("deny c 195:0 w")], default=True))
