@@ -58,6 +58,10 @@ NVIDIA_MAJOR: Final = 195
 """Major number of every NVIDIA GPU node (nv-chardev-numbers.h of open-gpu-kernel-modules 595)."""
 
 
+MOST_GPUS: Final = 32
+"""A driver has no more (NV_MAX_DEVICES), and gives each the first free minor."""
+
+
 def gpu_node(minor: int) -> DeviceNode:
     """The device node of the GPU with this minor number (never its NVML index)."""
     return DeviceNode(DeviceType.CHAR, NVIDIA_MAJOR, minor)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from otel_gpu_cgroup.cgroup.policy import classify
-from otel_gpu_cgroup.model import NVIDIA_MAJOR, READ_WRITE, AccessClass, Gpu, PolicySource, Verdict, gpu_node
+from otel_gpu_cgroup.model import MOST_GPUS, NVIDIA_MAJOR, READ_WRITE, AccessClass, Gpu, PolicySource, Verdict, gpu_node
 
 if TYPE_CHECKING:
     from otel_gpu_cgroup.cgroup.policy import DevicePolicy
@@ -15,8 +15,7 @@ if TYPE_CHECKING:
 
 _MAX_GPU_MINOR: Final = 247
 """Higher minors of the major are control nodes or unused (nv-chardev-numbers.h of open-gpu-kernel-modules 595)."""
-_ANY_GPU_NODE: Final = tuple(gpu_node(minor) for minor in range(32))
-"""A driver has at most 32 GPUs (NV_MAX_DEVICES) and gives each the first free minor."""
+_ANY_GPU_NODE: Final = tuple(gpu_node(minor) for minor in range(MOST_GPUS))
 
 
 @dataclass(frozen=True, slots=True)

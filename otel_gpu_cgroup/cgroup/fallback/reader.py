@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from otel_gpu_cgroup.cgroup.fallback.nodes import read_container_nodes, read_node
 from otel_gpu_cgroup.cgroup.fallback.oci import parse_bundle
-from otel_gpu_cgroup.cgroup.fallback.stated import nodes_policy
+from otel_gpu_cgroup.cgroup.fallback.stated import allows_a_gpu, nodes_policy
 from otel_gpu_cgroup.cgroup.fallback.systemd import parse_drivers, parse_unit, unit_policy
 from otel_gpu_cgroup.errors import Gone, HostUnreadable, ParseError
 from otel_gpu_cgroup.host import read_names, read_text, unreadable
@@ -60,9 +60,13 @@ class Fallbacks:
             except (HostUnreadable, ParseError) as error:
                 _log.debug("fallback without an answer cgroup=%a error=%s", container.cgroup, error)
                 continue
-            if stated is not None:
+            if stated is not None and not self._knows_too_little(stated, container):
                 return stated
         return None
+
+    def _knows_too_little(self, stated: StatedPolicy, container: Container) -> bool:
+        """Whether it allows no GPU while the container's own /dev has one: NVIDIA's legacy hook tells nobody else."""
+        return not allows_a_gpu(stated) and (nodes := self._read_nodes(container)) is not None and allows_a_gpu(nodes)
 
     def _read_unit(self, container: Container) -> StatedPolicy | None:
         name = container.cgroup.rpartition("/")[2]

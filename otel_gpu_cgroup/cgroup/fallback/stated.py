@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING
 
 from otel_gpu_cgroup.cgroup.devices_list import DeviceRule
 from otel_gpu_cgroup.cgroup.policy import MEMORY_NODE, UNUSED_GPU_NODE
-from otel_gpu_cgroup.model import READ_WRITE, DeviceNode, DeviceType, Permission, PolicySource, Verdict
+from otel_gpu_cgroup.model import (
+    MOST_GPUS,
+    READ_WRITE,
+    DeviceNode,
+    DeviceType,
+    Permission,
+    PolicySource,
+    Verdict,
+    gpu_node,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -95,6 +104,11 @@ class StandInPolicy:
         named = self._kernel.named_minors(major) | self._stated.named_minors(major)
         nodes = (DeviceNode(DeviceType.CHAR, major, minor) for minor in named)
         return frozenset(node.minor for node in nodes if self.allows(node, READ_WRITE) is Verdict.ALLOW)
+
+
+def allows_a_gpu(policy: StatedPolicy) -> bool:
+    """Whether it allows any node that a GPU may have."""
+    return any(policy.allows(gpu_node(minor), READ_WRITE) is Verdict.ALLOW for minor in range(MOST_GPUS))
 
 
 def everything(source: PolicySource) -> StatedPolicy:

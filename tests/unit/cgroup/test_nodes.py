@@ -13,7 +13,7 @@ import pytest
 from otel_gpu_cgroup.cgroup.devices_list import parse_devices_list
 from otel_gpu_cgroup.cgroup.fallback.nodes import read_node, read_nodes
 from otel_gpu_cgroup.cgroup.fallback.reader import Fallbacks
-from otel_gpu_cgroup.cgroup.fallback.stated import StandInPolicy, nodes_policy
+from otel_gpu_cgroup.cgroup.fallback.stated import StandInPolicy, allows_a_gpu, nodes_policy
 from otel_gpu_cgroup.cgroup.policy import BothPolicies, UnknownPolicy, classify
 from otel_gpu_cgroup.errors import HostUnreadable, PolicyUnreadable
 from otel_gpu_cgroup.host import HostPaths
@@ -181,6 +181,13 @@ def test_a_container_without_a_process_that_can_be_seen_has_no_dev(tmp_path: Pat
 )
 def test_the_class_that_nodes_make(present: list[DeviceNode], expected: AccessClass) -> None:
     assert classify(nodes_policy(present), GPUS) is expected
+
+
+@pytest.mark.parametrize(
+    ("present", "expected"), [([], False), ([MEM], False), ([gpu_node(255)], False), ([gpu_node(3)], True)]
+)
+def test_nodes_that_are_gpus(present: list[DeviceNode], *, expected: bool) -> None:
+    assert allows_a_gpu(nodes_policy(present)) is expected
 
 
 def test_a_fallback_answers_only_what_the_kernel_does_not() -> None:
