@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from otel_gpu_cgroup.cgroup.bpf.reader import ProgramSource
+    from otel_gpu_cgroup.cgroup.policy import PolicyReading
     from otel_gpu_cgroup.model import Container
     from otel_gpu_cgroup.nvidia.nvml import Nvml
 
@@ -84,7 +85,7 @@ class Senses:
     """What looks at a host: the cycle, and what it reads policies by."""
 
     cycle: Cycle
-    policies: PolicyReader
+    policies: PolicyReading
 
 
 @contextmanager
@@ -99,11 +100,12 @@ def open_senses(settings: Settings, host: HostPaths, driver_timeout: float) -> I
     """The same, for who asks about policies what a cycle does not tell."""
     settings = with_scope(settings, host)
     own = settings.scope is Scope.SELF
-    policies = PolicyReader(host, _programs(settings, host))
+    kernel = PolicyReader(host, _programs(settings, host))
+    policies: PolicyReading = OwnPolicyReader(kernel) if own else kernel
     manager = NvidiaManager(
         host,
         _nvml(settings, host),
-        OwnPolicyReader(policies) if own else policies,
+        policies,
         report_unrestricted=settings.unrestricted is Unrestricted.ALL,
     )
     manager.setup()

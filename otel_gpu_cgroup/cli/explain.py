@@ -20,8 +20,7 @@ from otel_gpu_cgroup.printable import printable
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from otel_gpu_cgroup.cgroup.policy import DevicePolicy
-    from otel_gpu_cgroup.cgroup.reader import PolicyReader
+    from otel_gpu_cgroup.cgroup.policy import DevicePolicy, PolicyReading
     from otel_gpu_cgroup.host import HostPaths
     from otel_gpu_cgroup.model import CgroupLayout, Container, ContainerReport, DeviceInventory, Gpu, NodeStats
     from otel_gpu_cgroup.nvidia.judgement import Judgement
@@ -60,7 +59,7 @@ def _the_one(wanted: str, stats: NodeStats) -> ContainerReport:
 
 
 def _explain(
-    report: ContainerReport, inventory: DeviceInventory, policies: PolicyReader, host: HostPaths
+    report: ContainerReport, inventory: DeviceInventory, policies: PolicyReading, host: HostPaths
 ) -> Explanation:
     policy, judgement = _judge(report.container, policies, inventory.gpus)
     return Explanation(
@@ -74,7 +73,7 @@ def _explain(
     )
 
 
-def _judge(container: Container, policies: PolicyReader, gpus: tuple[Gpu, ...]) -> tuple[DevicePolicy, Judgement]:
+def _judge(container: Container, policies: PolicyReading, gpus: tuple[Gpu, ...]) -> tuple[DevicePolicy, Judgement]:
     """The policy and what it means; where the kernel does not tell, with what others know."""
     policy = _read_policy(container, policies)
     judgement = judge(policy, gpus)
@@ -82,7 +81,7 @@ def _judge(container: Container, policies: PolicyReader, gpus: tuple[Gpu, ...]) 
     return (policy, judgement) if stand_in is None else (stand_in, judge(stand_in, gpus))
 
 
-def _read_policy(container: Container, policies: PolicyReader) -> DevicePolicy:
+def _read_policy(container: Container, policies: PolicyReading) -> DevicePolicy:
     try:
         return policies.read(container)
     except Gone:
