@@ -3,6 +3,7 @@
 # make test    all tests that this machine allows; what it lacks is skipped with its reason
 # make lint    formatting, lint, types, layers
 # make bench   the table of costs
+# make fuzz-kernel PROGRAMS=100000    random device programs against the kernel, as many as one asks for
 
 SHELL := /bin/bash
 PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11 python3.14; do \
@@ -10,7 +11,7 @@ PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11 python3
 BIN := .venv/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test lint bench clean python
+.PHONY: demo test lint bench fuzz-kernel clean python
 .DELETE_ON_ERROR:
 
 demo: .venv/demo
@@ -31,6 +32,12 @@ lint: .venv/dev
 
 bench: .venv/dev
 	$(BIN)/python -m benchmarks
+
+# as root: PROGRAMS random device programs, each loaded into the kernel and compared with it
+fuzz-kernel: PROGRAMS ?= 10000
+fuzz-kernel: .venv/dev
+	OTEL_GPU_CGROUP_TESTS_MUST_RUN=1 OTEL_GPU_CGROUP_TEST_PROGRAMS=$(PROGRAMS) \
+	  $(BIN)/python -m pytest tests/kernel/bpf/test_random_programs.py
 
 python:
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer with venv is needed; name it with PYTHON=..." >&2; exit 1; }
