@@ -62,4 +62,7 @@ class BpfReader:
 
     def _read_program(self, identifier: int) -> DeviceProgram:
         info = self._bpf.read_program(identifier)
-        return self._programs.setdefault(info.tag, DeviceProgram(info.code, info.name, info.tag))
+        program = self._programs.get(info.tag)
+        if program is None:
+            self._programs[info.tag] = program = DeviceProgram(info.code, info.name, info.tag)
+        return program
