@@ -14,6 +14,7 @@ from benchmarks.counts import measure_counts
 from benchmarks.imports import measure_imports
 from benchmarks.machine import describe_machine
 from benchmarks.peer import measure_peer
+from benchmarks.programs import measure_programs
 from benchmarks.stages import measure_stages
 from benchmarks.table import render
 from tests.fakes.fake_nvml import build
@@ -24,10 +25,10 @@ def main() -> None:
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that the cgroups are removed then, too
     began = time.monotonic()
     print(describe_machine(), flush=True)
-    print("measuring, about a minute ...", file=sys.stderr)
+    print("measuring, about two minutes ...", file=sys.stderr)
     with tempfile.TemporaryDirectory(prefix="gpu-cgroup-bench-") as folder:
         library = build(Path(folder))
-        sections = [measure_counts(library), *measure_stages(library)]
+        sections = [*measure_counts(library), *measure_stages(library), *measure_programs(library)]
         sections += [*measure_agent(library), measure_imports(), measure_peer(library)]
     print(render(sections))
     print(f"\nmeasured in {time.monotonic() - began:.0f} s")

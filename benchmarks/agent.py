@@ -18,9 +18,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from benchmarks.children import REPOSITORY
-from benchmarks.hosts import GPUS, BenchmarkHost, benchmark_host, kind_of_cgroups
+from benchmarks.hosts import GPUS, BenchmarkHost, benchmark_host
 from benchmarks.sink import Arrival, Sink, open_sink
 from benchmarks.table import Row, Section, limited, typical
+from benchmarks.trees import kind_of_cgroups
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

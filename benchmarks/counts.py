@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Counts that every machine agrees on: the NVML calls of a warm cycle, and the files and folders that it opens.
+"""Counts that every machine agrees on: the NVML calls of a warm cycle, the files and folders that it opens, and on
+cgroup v2 what it asks the kernel.
 
 The driver's utilization samples are all too old here: a GPU is then asked for a rate besides, which is the most that
 it is ever asked.
@@ -14,15 +15,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from benchmarks.children import ask_child
-from benchmarks.hosts import GPUS, PODS_SHARE, DirectHost, benchmark_host, kind_of_cgroups
+from benchmarks.hosts import GPUS, PODS_SHARE, DirectHost, benchmark_host
 from benchmarks.parts import new_parts
 from benchmarks.table import Row, Section, limited
+from benchmarks.trees import kind_of_cgroups, why_not_real
+from otel_gpu_cgroup.cgroup.bpf.syscall import Bpf, ProgramInfo
+from otel_gpu_cgroup.model import CgroupMode
 from tests.fakes.fake_nvml import Recorded, read_counts, uniform_gpus
 
 if TYPE_CHECKING:
     from otel_gpu_cgroup.cycle import Cycle
 
 CONTAINERS: Final = (1, 100, 1000)
+_FEW: Final = (1, 101)
+"""Containers where programs are counted."""
+_OPENS: Final = {CgroupMode.V2: 1, CgroupMode.HYBRID: 2}
+"""A cgroup2 folder to ask about, and on hybrid hosts a devices.list."""
+_UNTIL_WARM: Final = 2
+"""Cycles that list the GPUs, fill what is remembered, and agree on where a container's processes are."""
 _MOST_CALLS: Final = 20
 """NVML calls per GPU and cycle."""
 _OLD: Final = Recorded(((60_000_000, 50),))
@@ -42,39 +52,89 @@ class CycleCounts:
     """NVML calls."""
     files: int
     """Files and folders opened."""
+    queries: int
+    """Cgroups whose effective programs were asked for."""
+    read: int
+    """Programs that were read."""
+    read_before: int
+    """Programs that were read in the cycles before."""
 
 
-def count_cycle(library: Path, containers: int) -> CycleCounts:
+class CountedPrograms(Bpf):
+    """bpf(2), counted by what is asked."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.queries = 0
+        self.read = 0
+
+    def query_effective(self, cgroup: str) -> tuple[int, ...]:
+        self.queries += 1
+        return super().query_effective(cgroup)
+
+    def read_program(self, identifier: int) -> ProgramInfo:
+        self.read += 1
+        return super().read_program(identifier)
+
+
+def count_cycle(library: Path, containers: int, mode: CgroupMode = CgroupMode.V1) -> CycleCounts:
     """Count in a process of its own."""
     gpus = tuple(replace(gpu, samples=_OLD) for gpu in uniform_gpus(GPUS))
-    with benchmark_host(library, containers, gpus=gpus) as host:
+    with benchmark_host(library, containers, gpus=gpus, mode=mode) as host:
         found = ask_child("counts", str(host.root), str(host.counts), environment=host.environment)
     return CycleCounts(**found)
 
 
-def measure_counts(library: Path) -> Section:
-    """The counts of a warm cycle for few and for many containers."""
+def measure_counts(library: Path) -> list[Section]:
+    """The counts of a warm cycle for few and for many containers, and what programs make of them."""
     counted = {containers: count_cycle(library, containers) for containers in CONTAINERS}
     calls = [counts.calls for counts in counted.values()]
     one, *_, many = counted.values()
-    files = (many.files - one.files) / (many.containers - one.containers)
     rows = [Row(f"NVML calls, containers: {containers}", str(counts.calls)) for containers, counts in counted.items()]
     rows += [
         Row("NVML calls, whatever the number of containers", str(max(calls)), "equal", len(set(calls)) == 1),
         limited("NVML calls per GPU", max(calls) / GPUS, "calls", _MOST_CALLS),
-        limited("files and folders opened per further container", files, "opens", 1 + 1 / PODS_SHARE),
+        _opens(one, many, 1),
     ]
-    return Section(f"counts of one warm cycle: {GPUS} GPUs, {kind_of_cgroups()}", tuple(rows))
+    heading = f"counts of one warm cycle: {GPUS} GPUs, {kind_of_cgroups()}"
+    return [Section(heading, tuple(rows)), *(_programs_section(library, mode, most) for mode, most in _OPENS.items())]
+
+
+def _programs_section(library: Path, mode: CgroupMode, opens: int) -> Section:
+    heading = f"counts of one warm cycle: {GPUS} GPUs, {kind_of_cgroups(mode)}"
+    if (reason := why_not_real(mode)) is not None:
+        return Section(heading, (Row("not measured", reason),))
+    one, many = (count_cycle(library, containers, mode) for containers in _FEW)
+    rows = (
+        Row("queries per container", f"{many.queries / many.containers:g}", "1", many.queries == many.containers),
+        Row("programs read", str(many.read), "0", many.read == 0),
+        _opens(one, many, opens),
+    )
+    return Section(heading, rows)
+
+
+def _opens(one: CycleCounts, many: CycleCounts, each: int) -> Row:
+    """What a further container costs; of its pod's folder it has a share."""
+    files = (many.files - one.files) / (many.containers - one.containers)
+    return limited("files and folders opened per further container", files, "opens", each + 1 / PODS_SHARE)
 
 
 def _count(root: Path, counts: Path) -> dict[str, int]:
-    with new_parts(DirectHost(root)) as parts:
-        parts.cycle.collect()  # lists the GPUs and fills what is remembered
-        before = _calls(counts)
+    programs = CountedPrograms()
+    with new_parts(DirectHost(root), programs) as parts:
+        for _ in range(_UNTIL_WARM):
+            parts.cycle.collect()
+        calls, queries, read = _calls(counts), programs.queries, programs.read
         stats = parts.cycle.collect()
-        calls = _calls(counts) - before
-        rows = sum(len(report.accelerators) for report in stats.containers)
-        return {"containers": len(stats.containers), "rows": rows, "calls": calls, "files": _opened(parts.cycle)}
+        return {
+            "containers": len(stats.containers),
+            "rows": sum(len(report.accelerators) for report in stats.containers),
+            "calls": _calls(counts) - calls,
+            "queries": programs.queries - queries,
+            "read": programs.read - read,
+            "read_before": read,
+            "files": _opened(parts.cycle),
+        }
 
 
 def _calls(counts: Path) -> int:

@@ -1,22 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A host to measure on: real cgroups where that is allowed, else files; around them the files of a driver.
+"""A host to measure on: the cgroups that `trees` makes, and around them the files of a driver.
 
-Real cgroups are made in this machine's v1 devices hierarchy, inside one folder that is removed in the end. Without
-root the same tree is made of files, which open faster than the kernel prints rules.
+Without root the tree of a v1 host is made of files, which open faster than the kernel prints rules.
 """
 
 from __future__ import annotations
 
 import os
-import secrets
 import tempfile
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from otel_gpu_cgroup.containers.mounts import devices_mount, parse_cgroup_mounts
+from benchmarks.trees import cgroups
 from otel_gpu_cgroup.host import HostPaths
+from otel_gpu_cgroup.model import CgroupMode
 from otel_gpu_cgroup.simulate.machine import MODEL, SimulatedContainer
 from tests.fakes.fake_nvml import World, environment, uniform_gpus
 
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
 GPUS: Final = 8
 PODS_SHARE: Final = 4
 """Containers in a pod."""
-_MOUNTINFO: Final = "33 31 0:29 / /sys/fs/cgroup/devices rw - cgroup cgroup rw,devices\n"
 _POD: Final = "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{0:08x}_0000_4000_8000_000000000000.slice"
 _SHARED_MEMORY: Final = Path("/dev/shm")
 
@@ -64,73 +62,29 @@ class DirectHost(HostPaths):
 
 @contextmanager
 def benchmark_host(
-    library: Path, containers: int, *, gpus_each: int = 1, gpus: tuple[FakeGpu, ...] = uniform_gpus(GPUS)
+    library: Path,
+    containers: int,
+    *,
+    gpus_each: int = 1,
+    gpus: tuple[FakeGpu, ...] = uniform_gpus(GPUS),
+    mode: CgroupMode = CgroupMode.V1,
 ) -> Iterator[BenchmarkHost]:
     """Containers in pods of four, each with some of the GPUs in turn; all of it is gone in the end."""
-    made = [_container(number, gpus_each) for number in range(containers)]
+    made = [_container(number, gpus_each, len(gpus)) for number in range(containers)]
     shared = _SHARED_MEMORY if os.access(_SHARED_MEMORY, os.W_OK) else None
     with tempfile.TemporaryDirectory(prefix="gpu-cgroup-bench-", dir=shared) as folder:
         root = Path(folder)
         World(gpus=gpus).write(root / "world")
-        _write(root / "proc/1/mountinfo", _MOUNTINFO)
         for gpu in gpus:
             _write_gpu(root, gpu)
-        devices = root / "sys/fs/cgroup/devices"
-        hierarchy = writable_hierarchy()
-        if hierarchy is None:
-            for container in made:
-                _write(devices / container.cgroup.lstrip("/") / "devices.list", container.devices_list())
-            yield BenchmarkHost(root, library)
-            return
-        with _cgroups(hierarchy, made) as top:
-            devices.parent.mkdir(parents=True)
-            devices.symlink_to(top)
+        with cgroups(mode, root, made):
             yield BenchmarkHost(root, library)
 
 
-def writable_hierarchy() -> Path | None:
-    """This machine's v1 devices hierarchy; None where this process may not make a cgroup in it with any rules."""
-    mount = devices_mount(parse_cgroup_mounts(Path("/proc/self/mountinfo").read_text()))
-    if mount is None or not os.access(mount.point, os.W_OK):
-        return None
-    top = Path(mount.point)
-    return top if (top / "devices.list").read_text().startswith("a *:* rwm") else None
-
-
-def kind_of_cgroups() -> str:
-    """What the containers' cgroups are made of here."""
-    return "files, as real cgroups need root and a v1 hierarchy" if writable_hierarchy() is None else "real v1 cgroups"
-
-
-def _container(number: int, gpus_each: int) -> SimulatedContainer:
-    minors = tuple(sorted((number + place) % GPUS for place in range(gpus_each)))
+def _container(number: int, gpus_each: int, gpus: int) -> SimulatedContainer:
+    minors = tuple(sorted((number + place) % gpus for place in range(gpus_each)))
     pod = _POD.format(number // PODS_SHARE)
     return SimulatedContainer(f"{pod}/cri-containerd-{number:064x}.scope", minors)
-
-
-@contextmanager
-def _cgroups(hierarchy: Path, containers: list[SimulatedContainer]) -> Iterator[Path]:
-    top = hierarchy / f"gpu-cgroup-bench-{secrets.token_hex(6)}"
-    top.mkdir()
-    try:
-        for container in containers:
-            _make_cgroup(top / container.cgroup.lstrip("/"), container.devices_list())
-        yield top
-    finally:
-        for folder, _, _ in os.walk(top, topdown=False):
-            os.rmdir(folder)
-
-
-def _make_cgroup(folder: Path, rules: str) -> None:
-    """A cgroup that allows these rules and nothing else."""
-    folder.mkdir(parents=True)
-    (folder / "devices.deny").write_text("a")
-    descriptor = os.open(folder / "devices.allow", os.O_WRONLY)
-    try:
-        for rule in rules.splitlines():
-            os.write(descriptor, rule.encode())
-    finally:
-        os.close(descriptor)
 
 
 def _write_gpu(root: Path, gpu: FakeGpu) -> None:

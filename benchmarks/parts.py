@@ -16,6 +16,7 @@ from otel_gpu_cgroup.nvidia.nvml import PyNvml
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from otel_gpu_cgroup.cgroup.bpf.reader import ProgramSource
     from otel_gpu_cgroup.host import HostPaths
 
 PATIENCE: Final = 60.0
@@ -33,12 +34,13 @@ class Parts:
 
 
 @contextmanager
-def new_parts(host: HostPaths) -> Iterator[Parts]:
+def new_parts(host: HostPaths, programs: ProgramSource | None = None) -> Iterator[Parts]:
     """Parts of which only the driver's library is started; the reader of policies is not the manager's."""
     discovery = ContainerDiscovery(host)
-    manager = NvidiaManager(host, PyNvml(), PolicyReader())
+    manager = NvidiaManager(host, PyNvml(), PolicyReader(host, programs))
     manager.refresh(PATIENCE)
+    cycle = Cycle(discovery, manager, lambda _: False, PATIENCE)
     try:
-        yield Parts(discovery, PolicyReader(), manager, Cycle(discovery, manager, lambda _: False, PATIENCE))
+        yield Parts(discovery, PolicyReader(host, programs), manager, cycle)
     finally:
         manager.destroy()

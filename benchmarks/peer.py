@@ -21,9 +21,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from benchmarks.children import ask_child
-from benchmarks.hosts import GPUS, DirectHost, benchmark_host, kind_of_cgroups
+from benchmarks.hosts import GPUS, DirectHost, benchmark_host
 from benchmarks.parts import new_parts
 from benchmarks.table import Row, Section, typical
+from benchmarks.trees import kind_of_cgroups
 from tests.fakes.fake_nvml import FakeGpu, uniform_gpus
 
 if TYPE_CHECKING:

@@ -30,6 +30,9 @@ class Points:
         """The one cycle, as a source of the collection."""
         return self.last
 
+    def expire(self) -> None:
+        """Nothing: the one cycle stays."""
+
     def observe(self) -> MetricsData:
         """All points, in the scope to which a reader adds them."""
         self._collection.begin(PATIENCE)

@@ -13,9 +13,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from benchmarks.children import ask_child
 from benchmarks.counts import CONTAINERS
-from benchmarks.hosts import GPUS, DirectHost, benchmark_host, kind_of_cgroups, writable_hierarchy
+from benchmarks.hosts import GPUS, DirectHost, benchmark_host
 from benchmarks.parts import PATIENCE, Parts, new_parts
 from benchmarks.table import Row, Section, limited, typical
+from benchmarks.trees import kind_of_cgroups, why_not_real
+from otel_gpu_cgroup.model import CgroupMode
+from tests.fakes.fake_nvml import uniform_gpus
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,8 +26,16 @@ if TYPE_CHECKING:
     from otel_gpu_cgroup.host import HostPaths
     from otel_gpu_cgroup.model import NodeStats
 
-_MOST: Final = {("warm", max(CONTAINERS)): 20.0}
-"""Milliseconds for discovery and verdicts; of real cgroups, as files would make it look easy."""
+_MANY: Final = max(CONTAINERS)
+_SCENES: Final = (
+    *((CgroupMode.V1, containers, GPUS) for containers in CONTAINERS),
+    (CgroupMode.V2, _MANY, GPUS),
+    (CgroupMode.V2, _MANY, 2 * GPUS),
+    (CgroupMode.HYBRID, _MANY, GPUS),
+)
+"""Hosts: their cgroups, containers and GPUs."""
+_MOST: Final = {CgroupMode.V1: 20.0, CgroupMode.V2: 20.0, CgroupMode.HYBRID: 30.0}
+"""Milliseconds for discovery and verdicts of many containers, warm; of real cgroups, as files make it look easy."""
 _REPEATS: Final = {"cold": 5, "warm": 25}
 
 Costs = dict[str, list[float]]
@@ -32,21 +43,25 @@ Costs = dict[str, list[float]]
 
 
 def measure_stages(library: Path) -> list[Section]:
-    """A section for each number of containers, cold and warm."""
-    sections: list[Section] = []
-    budgets = {} if writable_hierarchy() is None else _MOST
-    for containers in CONTAINERS:
-        with benchmark_host(library, containers) as host:
-            found: dict[str, Costs] = ask_child("stages", str(host.root), environment=host.environment)
-        sections += [
-            Section(
-                f"CPU time of a {state} cycle, containers: {containers}, each 1 of {GPUS} GPUs, {kind_of_cgroups()}, "
-                f"median of {_REPEATS[state]}",
-                tuple(_rows(costs, budgets.get((state, containers)))),
-            )
-            for state, costs in found.items()
-        ]
-    return sections
+    """A section for each kind of host, cold and warm."""
+    return [section for scene in _SCENES for section in _sections(library, *scene)]
+
+
+def _sections(library: Path, mode: CgroupMode, containers: int, gpus: int) -> list[Section]:
+    host = f"containers: {containers}, each 1 of {gpus} GPUs, {kind_of_cgroups(mode)}"
+    reason = why_not_real(mode)
+    if reason is not None and mode is not CgroupMode.V1:
+        return [Section(f"CPU time of a cycle, {host}", (Row("not measured", reason),))]
+    with benchmark_host(library, containers, gpus=uniform_gpus(gpus), mode=mode) as made:
+        found: dict[str, Costs] = ask_child("stages", str(made.root), environment=made.environment)
+    has_budget = (containers, gpus, reason) == (_MANY, GPUS, None)
+    return [
+        Section(
+            f"CPU time of a {state} cycle, {host}, median of {_REPEATS[state]}",
+            tuple(_rows(costs, _MOST[mode] if has_budget and state == "warm" else None)),
+        )
+        for state, costs in found.items()
+    ]
 
 
 def _rows(costs: Costs, most: float | None) -> list[Row]:
@@ -57,7 +72,7 @@ def _rows(costs: Costs, most: float | None) -> list[Row]:
     return [
         typical("discovery and verdicts", both, "ms", most),
         typical("  discovery: walk and recognise", costs["discover"], "ms"),
-        typical("  policies: open, read, parse", costs["read"], "ms"),
+        typical("  policies: open, read or ask, parse", costs["read"], "ms"),
         limited("  judge", max(0.0, median["verdicts"] - median["read"]), "ms"),
         *(limited("  of all three, inside the kernel", value, "ms") for value in costs.get("kernel", ())),
         typical("NVML pass (the fake driver's own time included)", costs["nvml"], "ms"),
@@ -87,10 +102,12 @@ def _measure(host: HostPaths) -> dict[str, Costs]:
 
 
 def _measure_parts(parts: Parts, costs: Costs) -> None:
+    """In the order of a cycle, whose first step lets policies go that the last one did not meet."""
+    _timed(costs, "nvml", lambda: parts.manager.refresh(PATIENCE))
+    parts.policies.begin_cycle()
     containers = _timed(costs, "discover", parts.discovery.discover)
     _timed(costs, "read", lambda: [parts.policies.read(container) for container in containers])
     _timed(costs, "verdicts", lambda: [parts.manager.get_collector(container) for container in containers])
-    _timed(costs, "nvml", lambda: parts.manager.refresh(PATIENCE))
 
 
 def _kernel_time(parts: Parts) -> float:

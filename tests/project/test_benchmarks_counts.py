@@ -11,6 +11,8 @@ import pytest
 from benchmarks.counts import CycleCounts, count_cycle
 from benchmarks.peer import compare_with_peer, is_peer_here
 from benchmarks.table import Row, Section, limited, render
+from benchmarks.trees import why_not_real
+from otel_gpu_cgroup.model import CgroupMode
 from tests.support.need import need
 
 if TYPE_CHECKING:
@@ -19,6 +21,10 @@ if TYPE_CHECKING:
 GPUS = 8
 ONE, MANY = 1, 100
 PODS_OF_MANY = 25
+FEW = 12
+PODS_OF_FEW = 3
+OPENED = {CgroupMode.V2: 1, CgroupMode.HYBRID: 2}
+"""Files and folders for each container, by where the kernel holds its policy."""
 
 
 @pytest.fixture(scope="module")
@@ -45,6 +51,45 @@ def test_a_further_container_costs_one_opened_file_and_a_further_pod_one_folder(
     counted: dict[int, CycleCounts],
 ) -> None:
     assert counted[MANY].files - counted[ONE].files == (MANY - ONE) + (PODS_OF_MANY - 1)
+
+
+@pytest.fixture(scope="module", params=list(OPENED))
+def mode(request: pytest.FixtureRequest) -> CgroupMode:
+    found: CgroupMode = request.param
+    reason = why_not_real(found)
+    need(reason is None, str(reason))
+    return found
+
+
+@pytest.fixture(scope="module")
+def counted_programs(mode: CgroupMode, fake_library_dir: Path) -> dict[int, CycleCounts]:
+    return {containers: count_cycle(fake_library_dir, containers, mode) for containers in (ONE, FEW)}
+
+
+@pytest.mark.parametrize("containers", [ONE, FEW])
+def test_the_cycle_with_programs_that_is_counted_reports_a_gpu_for_each_container(
+    counted_programs: dict[int, CycleCounts], containers: int
+) -> None:
+    assert (counted_programs[containers].containers, counted_programs[containers].rows) == (containers, containers)
+
+
+@pytest.mark.parametrize("containers", [ONE, FEW])
+def test_a_warm_cycle_asks_exactly_once_about_each_container(
+    counted_programs: dict[int, CycleCounts], containers: int
+) -> None:
+    assert counted_programs[containers].queries == containers
+
+
+@pytest.mark.parametrize("containers", [ONE, FEW])
+def test_each_program_is_read_once_and_never_again(counted_programs: dict[int, CycleCounts], containers: int) -> None:
+    assert (counted_programs[containers].read_before, counted_programs[containers].read) == (containers, 0)
+
+
+def test_a_further_container_with_a_program_costs_its_folder_and_on_a_hybrid_host_its_devices_list(
+    mode: CgroupMode, counted_programs: dict[int, CycleCounts]
+) -> None:
+    files = counted_programs[FEW].files - counted_programs[ONE].files
+    assert files == (FEW - ONE) * OPENED[mode] + (PODS_OF_FEW - 1)
 
 
 def test_a_cycle_costs_at_most_a_fifth_of_a_collection_of_nvitop_exporter(fake_library_dir: Path) -> None:

@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The cgroups of a benchmark's containers: real ones where that is allowed, each inside one folder removed in the end.
+
+No process is in them, as moving one costs the kernel more than all that is measured. On a hybrid host a container
+that has a process costs one more file in each of its first two cycles: the process' /proc/PID/cgroup.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from otel_gpu_cgroup.containers.mounts import devices_mount, parse_cgroup_mounts
+from otel_gpu_cgroup.model import CgroupMode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from otel_gpu_cgroup.simulate.machine import SimulatedContainer
+
+    MakeCgroup = Callable[[Path, SimulatedContainer], None]
+
+_DEVICES: Final = "/sys/fs/cgroup/devices"
+_UNIFIED: Final = {CgroupMode.V2: "/sys/fs/cgroup", CgroupMode.HYBRID: "/sys/fs/cgroup/unified"}
+
+
+def writable_hierarchy() -> Path | None:
+    """This machine's v1 devices hierarchy; None where this process may not make a cgroup in it with any rules."""
+    mount = devices_mount(parse_cgroup_mounts(Path("/proc/self/mountinfo").read_text()))
+    if mount is None or not os.access(mount.point, os.W_OK):
+        return None
+    top = Path(mount.point)
+    return top if (top / "devices.list").read_text().startswith("a *:* rwm") else None
+
+
+def why_not_real(mode: CgroupMode) -> str | None:
+    """Why no real cgroups of this mode can be made here; None where they can."""
+    if mode is not CgroupMode.V2 and writable_hierarchy() is None:
+        return "real cgroups need root and a v1 hierarchy"
+    return None if mode is CgroupMode.V1 else _why_no_programs()
+
+
+def kind_of_cgroups(mode: CgroupMode = CgroupMode.V1) -> str:
+    """What the containers' cgroups are made of here."""
+    return (
+        f"real {mode} cgroups" if why_not_real(mode) is None else "files, as real cgroups need root and a v1 hierarchy"
+    )
+
+
+@contextmanager
+def cgroups(mode: CgroupMode, root: Path, containers: Sequence[SimulatedContainer]) -> Iterator[None]:
+    """The containers in the hierarchies of this mode, mounted below `root`; v1 ones are files where need be."""
+    (root / "proc/1").mkdir(parents=True)
+    (root / "proc/1/mountinfo").write_text(_mountinfo(mode))
+    with ExitStack() as stack:
+        if mode is not CgroupMode.V2:
+            place, hierarchy = root / _DEVICES.lstrip("/"), writable_hierarchy()
+            if hierarchy is None:
+                _write_files(place, containers)
+            else:
+                stack.enter_context(_linked(place, hierarchy, containers, _make_devices_cgroup))
+        if mode is not CgroupMode.V1:
+            from tests.support.bpf import unified_hierarchy  # with pytest, which no measured process shall load
+
+            hierarchy = unified_hierarchy()
+            assert hierarchy is not None
+            place = root / _UNIFIED[mode].lstrip("/")
+            stack.enter_context(_linked(place, hierarchy, containers, _make_unified_cgroup))
+        yield
+
+
+def program_of(devices_list: str) -> bytes:
+    """The program by which runc lets a container open these devices: it puts its rules into an order of their own."""
+    from tests.support.bpf_programs import parse_rule, runc
+
+    rules = [parse_rule(f"allow {line}") for line in devices_list.splitlines()]
+    return runc(sorted(rules, key=lambda rule: [-1 if it is None else it for it in (rule.major, rule.minor)]))
+
+
+def _why_no_programs() -> str | None:
+    from tests.support.bpf import attached, unified_cgroup, unified_hierarchy
+
+    if os.geteuid() != 0 or unified_hierarchy() is None:
+        return "real cgroups need root and a cgroup2 hierarchy"
+    try:
+        with unified_cgroup() as cgroup, attached(cgroup, program_of("")):
+            return None
+    except OSError as error:
+        return f"the kernel takes no device program: {error}"
+
+
+def _mountinfo(mode: CgroupMode) -> str:
+    devices = f"33 31 0:29 / {_DEVICES} rw - cgroup cgroup rw,devices\n"
+    unified = f"41 31 0:38 / {_UNIFIED.get(mode)} rw - cgroup2 cgroup2 rw\n"
+    return {CgroupMode.V1: devices, CgroupMode.V2: unified, CgroupMode.HYBRID: devices + unified}[mode]
+
+
+@contextmanager
+def _linked(place: Path, hierarchy: Path, containers: Sequence[SimulatedContainer], make: MakeCgroup) -> Iterator[None]:
+    """Cgroups in one new folder of a hierarchy, to which `place` leads."""
+    top = hierarchy / f"gpu-cgroup-bench-{secrets.token_hex(6)}"
+    top.mkdir()
+    try:
+        for container in containers:
+            folder = top / container.cgroup.lstrip("/")
+            folder.mkdir(parents=True)
+            make(folder, container)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.symlink_to(top)
+        yield
+    finally:
+        for below, _, _ in os.walk(top, topdown=False):
+            os.rmdir(below)
+
+
+def _write_files(place: Path, containers: Sequence[SimulatedContainer]) -> None:
+    for container in containers:
+        file = place / container.cgroup.lstrip("/") / "devices.list"
+        file.parent.mkdir(parents=True)
+        file.write_text(container.devices_list())
+
+
+def _make_devices_cgroup(folder: Path, container: SimulatedContainer) -> None:
+    """Allow the container's rules and nothing else."""
+    (folder / "devices.deny").write_text("a")
+    descriptor = os.open(folder / "devices.allow", os.O_WRONLY)
+    try:
+        for rule in container.devices_list().splitlines():
+            os.write(descriptor, rule.encode())
+    finally:
+        os.close(descriptor)
+
+
+def _make_unified_cgroup(folder: Path, container: SimulatedContainer) -> None:
+    """Attach a program of the container's own, as a runtime does; it goes with the cgroup."""
+    from tests.support.bpf import attach, loaded
+
+    with loaded(program_of(container.devices_list())) as program:
+        attach(folder, program)
