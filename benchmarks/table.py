@@ -61,4 +61,5 @@ def _cells(row: Row) -> tuple[str, str, str, str]:
 
 
 def _number(value: float, unit: str) -> str:
-    return f"{value:.0f} {unit}" if float(value).is_integer() else f"{value:.3g} {unit}"
+    """Three digits, and all of those before the point."""
+    return f"{value:.0f} {unit}" if value >= 100 or float(value).is_integer() else f"{value:.3g} {unit}"

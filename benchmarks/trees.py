@@ -13,7 +13,10 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from otel_gpu_cgroup.cgroup.bpf.reader import BpfReader
+from otel_gpu_cgroup.cgroup.bpf.syscall import Bpf
 from otel_gpu_cgroup.containers.mounts import devices_mount, parse_cgroup_mounts
+from otel_gpu_cgroup.errors import PolicyUnreadable
 from otel_gpu_cgroup.model import CgroupMode
 
 if TYPE_CHECKING:
@@ -87,9 +90,10 @@ def _why_no_programs() -> str | None:
         return "real cgroups need root and a cgroup2 hierarchy"
     try:
         with unified_cgroup() as cgroup, attached(cgroup, program_of("")):
+            BpfReader(Bpf()).read(os.fspath(cgroup))
             return None
-    except OSError as error:
-        return f"the kernel takes no device program: {error}"
+    except (OSError, PolicyUnreadable) as error:
+        return f"the kernel takes or shows no device program: {error}"
 
 
 def _mountinfo(mode: CgroupMode) -> str:
