@@ -22,6 +22,7 @@ from otel_gpu_cgroup.cgroup.bpf.policy import DeviceProgram
 from otel_gpu_cgroup.cgroup.bpf.syscall import Bpf
 from otel_gpu_cgroup.cgroup.policy import MEMORY_NODE, UNUSED_GPU_NODE
 from otel_gpu_cgroup.containers.discovery import ContainerDiscovery
+from otel_gpu_cgroup.errors import PolicyUnreadable
 from otel_gpu_cgroup.model import READ_WRITE, CgroupMode, gpu_node
 
 if TYPE_CHECKING:
@@ -62,13 +63,25 @@ def _cgroup_of_many_rules() -> Iterator[Path]:
         yield cgroup
 
 
-def _rows(costs: Costs) -> Iterator[Row]:
+def _rows(costs: Costs | str) -> Iterator[Row]:
+    """Or the reason why there are none."""
+    if isinstance(costs, str):
+        yield Row("not measured", costs)
+        return
     yield Row("instructions", f"{costs.pop('instructions')[0]:.0f}")
     for what, values in costs.items():
         yield typical(what, values, "µs")
 
 
-def _measure(folders: list[str]) -> Costs:
+def _measure(folders: list[str]) -> Costs | str:
+    """Or why not: what hides instructions (net.core.bpf_jit_harden) can be set at any time."""
+    try:
+        return _measure_programs(folders)
+    except PolicyUnreadable as error:
+        return str(error)
+
+
+def _measure_programs(folders: list[str]) -> Costs:
     bpf, costs = Bpf(), Costs()
     infos = [bpf.read_program(identifier) for folder in folders for identifier in bpf.query_effective(folder)]
     costs["instructions"] = [max(len(info.code) // SIZE for info in infos)]
