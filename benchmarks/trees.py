@@ -48,9 +48,8 @@ def why_not_real(mode: CgroupMode) -> str | None:
 
 def kind_of_cgroups(mode: CgroupMode = CgroupMode.V1) -> str:
     """What the containers' cgroups are made of here."""
-    return (
-        f"real {mode} cgroups" if why_not_real(mode) is None else "files, as real cgroups need root and a v1 hierarchy"
-    )
+    reason = why_not_real(mode) if mode is CgroupMode.V1 else None  # only these can be files
+    return f"real {mode} cgroups" if reason is None else f"files, as {reason}"
 
 
 @contextmanager
