@@ -84,35 +84,40 @@ class Placement:
     def place(self, found: Sequence[tuple[Container, bool]]) -> list[Container]:
         """The containers, each with the folders that speak for it; beside each, whether no cgroup is below its own.
 
-        Where a process is does not change once a container is set up: what two cycles agree on is not asked again,
-        unless there are cgroups below, between which processes may move.
+        Where a process is does not change once a container is set up: what two cycles saw of one that has a process is
+        not asked again, unless there are cgroups below, between which processes may move, or the folder has gone.
         """
         placed, settled = [], {}
         for container, is_leaf in found:
             path = container.cgroup
-            known = self._settled.get(path)
-            if known is None:
-                known = self._place(container, is_leaf=is_leaf)
-                agreed = self._before.get(path) == known
+            known = self._settled.get(path) if is_leaf else None
+            if known is None or self._has_left(known):
+                known, has_process = self._place(container, is_leaf=is_leaf)
+                settles = is_leaf and has_process and self._before.get(path) == known
             else:
-                agreed = True
-            if is_leaf and agreed:
+                settles = True
+            if settles:
                 settled[path] = known
             placed.append(known)
         self._settled, self._before = settled, {container.cgroup: container for container in placed}
         return placed
 
-    def _place(self, container: Container, *, is_leaf: bool) -> Container:
+    def _has_left(self, container: Container) -> bool:
+        """Whether its processes must be elsewhere in cgroup2 by now, which only a hybrid host can tell apart."""
+        return self._devices is not None and container.unified is not None and not os.path.isdir(container.unified)
+
+    def _place(self, container: Container, *, is_leaf: bool) -> tuple[Container, bool]:
+        """The container with its folders, and whether they can be relied on: one that is empty may yet be filled."""
         if self._devices is None:
             folder = f"{self._unified}{container.cgroup}"
             first = None if is_leaf else read_first_process(folder)
-            return replace(container, unified=folder if first is None else first[1])
+            return replace(container, unified=folder if first is None else first[1]), True
         folder = f"{self._devices}{container.cgroup}"
         if self._unified is None and is_leaf:
-            return replace(container, devices=folder)
+            return replace(container, devices=folder), True
         first = read_first_process(folder)
         devices = folder if first is None else first[1]
-        return replace(container, devices=devices, unified=self._beside(container, first))
+        return replace(container, devices=devices, unified=self._beside(container, first)), first is not None
 
     def _beside(self, container: Container, first: tuple[int, str] | None) -> str | None:
         """In a hybrid host: the cgroup2 folder of the first process; of an empty container that of the same path."""

@@ -12,15 +12,11 @@ import errno
 import os
 import platform
 import struct
-from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from otel_gpu_cgroup.errors import Gone, PolicyUnreadable
 from otel_gpu_cgroup.host import unreadable
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _NUMBERS: Final = {"x86_64": 321, "aarch64": 280, "ppc64le": 361, "s390x": 351, "riscv64": 280}
 _PROG_GET_FD_BY_ID: Final = 13
@@ -68,19 +64,25 @@ class Bpf:
 
         Empty: nothing restricts. Raises Gone when the cgroup has ended, PolicyUnreadable when the kernel refuses.
         """
-        with _opened(cgroup) as descriptor:
-            room = _IDS
-            while True:
-                ids = (ctypes.c_uint32 * room)()
-                query = (descriptor, _CGROUP_DEVICE, _QUERY_EFFECTIVE, 0, ctypes.addressof(ids), room)
-                attributes = _attributes("<IIIIQI", *query)
-                error, _ = self._call(_PROG_QUERY, attributes)
-                (count,) = struct.unpack_from("<I", attributes, 24)
-                if error == 0:
-                    return tuple(ids[:count])
-                if error != errno.ENOSPC:
-                    raise _refused(f"the device programs of {cgroup!r}", error, "CAP_NET_ADMIN and CAP_SYS_ADMIN")
-                room = max(count, 2 * room)
+        descriptor = _open(cgroup)
+        try:
+            return self._query(descriptor, cgroup)
+        finally:
+            os.close(descriptor)
+
+    def _query(self, descriptor: int, cgroup: str) -> tuple[int, ...]:
+        room = _IDS
+        while True:
+            ids = (ctypes.c_uint32 * room)()
+            query = (descriptor, _CGROUP_DEVICE, _QUERY_EFFECTIVE, 0, ctypes.addressof(ids), room)
+            attributes = _attributes("<IIIIQI", *query)
+            error, _ = self._call(_PROG_QUERY, attributes)
+            (count,) = struct.unpack_from("<I", attributes, 24)
+            if error == 0:
+                return tuple(ids[:count])
+            if error != errno.ENOSPC:
+                raise _refused(f"the device programs of {cgroup!r}", error, "CAP_SYS_ADMIN and CAP_NET_ADMIN")
+            room = max(count, 2 * room)
 
     def read_program(self, identifier: int) -> ProgramInfo:
         """A program with its instructions; raises ProgramGone, or PolicyUnreadable when the kernel hides them."""
@@ -129,16 +131,11 @@ class Bpf:
         return (0, result) if result >= 0 else (ctypes.get_errno(), -1)
 
 
-@contextmanager
-def _opened(cgroup: str) -> Iterator[int]:
+def _open(cgroup: str) -> int:
     try:
-        descriptor = os.open(cgroup, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        return os.open(cgroup, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
         raise unreadable(cgroup, error) from error
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
 
 
 def _attributes(form: str, *fields: int) -> ctypes.Array[ctypes.c_char]:
@@ -152,5 +149,5 @@ def _refused(what: str, error: int, capability: str) -> PolicyUnreadable | Gone:
     if error in _ENDED:
         return Gone(f"{what}: the cgroup has ended")
     if error in _DENIED:
-        return PolicyUnreadable(f"refused: what cgroup v2 allows can be seen with {capability} alone", "bpf(2)")
+        return PolicyUnreadable(f"refused: only {capability} can see what cgroup v2 allows", "bpf(2)")
     return PolicyUnreadable(f"{what} cannot be read: {os.strerror(error)}")

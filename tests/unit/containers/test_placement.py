@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import shutil
 from typing import TYPE_CHECKING
 
 import pytest
@@ -110,6 +111,35 @@ def test_an_empty_container_of_a_hybrid_host_is_where_the_same_path_is(tmp_path:
     assert place(hybrid)[1] is None
     beside = cgroup(tmp_path / "unified/docker/abc")
     assert place(hybrid)[1] == str(beside)
+
+
+def test_an_empty_container_that_is_filled_later_is_looked_for_then(tmp_path: Path, hybrid: Placement) -> None:
+    cgroup(tmp_path / "devices/docker/abc")
+    cgroup(tmp_path / "unified/docker/abc")
+    assert [place(hybrid)[1] for _ in range(3)] == [f"{tmp_path}/unified/docker/abc"] * 3
+    cgroup(tmp_path / "devices/docker/abc", 100)
+    process(tmp_path, 100, "0::/elsewhere\n")
+    assert place(hybrid)[1] == f"{tmp_path}/unified/elsewhere"
+
+
+def test_a_container_whose_folder_has_gone_is_looked_for_anew(tmp_path: Path, hybrid: Placement) -> None:
+    cgroup(tmp_path / "devices/docker/abc", 100)
+    first, second = cgroup(tmp_path / "unified/first"), cgroup(tmp_path / "unified/second")
+    process(tmp_path, 100, "0::/first\n")
+    assert [place(hybrid)[1] for _ in range(3)] == [str(first)] * 3
+    process(tmp_path, 100, "0::/second\n")
+    assert place(hybrid)[1] == str(first)  # nobody asks while the folder is there
+    shutil.rmtree(first)
+    assert place(hybrid)[1] == str(second)
+
+
+def test_a_container_that_makes_cgroups_of_its_own_is_looked_into_at_once(tmp_path: Path) -> None:
+    top = cgroup(tmp_path / "unified/docker/abc", 1)
+    placement = Placement(HostPaths(tmp_path), CgroupLayout(unified=tmp_path / "unified"))
+    assert [place(placement)[1] for _ in range(3)] == [str(top)] * 3
+    cgroup(top)
+    inner = cgroup(top / "init.scope", 1)
+    assert place(placement, is_leaf=False)[1] == str(inner)
 
 
 def test_what_one_cycle_saw_while_a_container_was_set_up_does_not_last(tmp_path: Path, hybrid: Placement) -> None:
