@@ -69,11 +69,13 @@ def need_runtime(runtime: str) -> None:
 
 
 @contextmanager
-def created(runtime: str, tmp_path: Path, rules: Sequence[str], above: Path | None = None) -> Iterator[Path]:
+def created(
+    runtime: str, tmp_path: Path, rules: Sequence[str], above: Path | None = None, name: str | None = None
+) -> Iterator[Path]:
     """A new container's cgroup, inside another or at the top; the container is deleted in the end."""
     top = unified_hierarchy()
     assert top is not None
-    cgroup = (above or top) / f"gpu-cgroup-test-{secrets.token_hex(6)}"
+    cgroup = (above or top) / (name or f"gpu-cgroup-test-{secrets.token_hex(6)}")
     bundle = _bundle(tmp_path / cgroup.name, f"/{cgroup.relative_to(top)}", rules)
     environment = {**os.environ, **({"LD_PRELOAD": str(_shim(tmp_path))} if runtime == "crun" else {})}
     command = [*_ON_CGROUP2, runtime, "--root", str(tmp_path / runtime)]
