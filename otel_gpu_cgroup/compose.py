@@ -71,7 +71,7 @@ def _temporary_folder() -> tempfile.TemporaryDirectory[str]:
 def with_scope(settings: Settings, host: HostPaths) -> Settings:
     """The settings with a scope; where none was chosen, and only the own container is visible, a warning names it."""
     if settings.scope is Scope.SELF and settings.simulate is not None:
-        raise SettingsError("--scope", settings.scope, "node with --simulate")
+        raise SettingsError("--scope", settings.scope.value, "node with --simulate")
     if settings.scope is not None:
         return settings
     if settings.simulate is not None or host != HostPaths() or not sees_only_itself(host):

@@ -149,7 +149,7 @@ def _distinct(containers: Sequence[Container], problems: list[Problem]) -> list[
 def _gpu_reports(
     inventory: DeviceInventory, containers: Sequence[ContainerReport], *, discovered: bool
 ) -> tuple[GpuReport, ...]:
-    complete = discovered and all(report.access is not AccessClass.UNKNOWN for report in containers)
+    complete = discovered and all(_is_certain(report) for report in containers)
     holders: dict[str, list[str]] = {}
     for report in containers:
         for accelerator in report.accelerators:
@@ -164,6 +164,11 @@ def _gpu_reports(
         )
         for gpu in inventory.gpus
     )
+
+
+def _is_certain(report: ContainerReport) -> bool:
+    """Whether the kernel told what the container may open, or nobody wants to know."""
+    return report.access is AccessClass.EXCLUDED or report.source.is_kernel
 
 
 def _stages_up(

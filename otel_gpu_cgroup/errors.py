@@ -8,6 +8,7 @@ GpuCgroupError
 ├── ParseError           a file of the host whose content is not what the kernel writes
 ├── PolicyUnreadable     nobody can say what a cgroup allows
 ├── UnsupportedProgram   a device program that cannot be decoded or run
+│   └── ProgramTooLong   ... because it takes too many steps
 ├── NvmlUnavailable      no NVML on this host, or none that answers
 ├── NvmlQueryFailed      one NVML query of one device failed
 │   ├── NvmlUnsupported  ... because the device does not have what was asked
@@ -58,6 +59,10 @@ class PolicyUnreadable(GpuCgroupError):
 
 class UnsupportedProgram(GpuCgroupError):
     """A device program whose answer cannot be computed; it is unknown, never "none"."""
+
+
+class ProgramTooLong(UnsupportedProgram):
+    """A device program that does not end within the steps that are given to it."""
 
 
 class NvmlUnavailable(GpuCgroupError):

@@ -173,6 +173,8 @@ class Container:
     """The folder that speaks for it in the v1 `devices` hierarchy; None where that is not mounted."""
     unified: str | None = None
     """The folder that speaks for it in the cgroup2 hierarchy; None where that is not mounted, or has none for it."""
+    is_hidden: bool = False
+    """Whether there must be such a folder, but which one cannot be told from this process' namespaces."""
 
     @property
     def key(self) -> str:
@@ -222,8 +224,8 @@ class GpuSnapshot:
     readings: Mapping[GpuUuid, GpuReading] = field(default_factory=dict)
     driver_version: str | None = None
     problems: tuple[Problem, ...] = ()
-    usable: bool = False
-    """Whether NVML itself answered."""
+    count: int | None = None
+    """How many GPUs NVML counts, of which it may not name all; None when it did not answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,6 +242,11 @@ class DeviceInventory:
     nvml_finished_at: float | None = None
     """Monotonic seconds at which an NVML pass last ended; None before the first end."""
     problems: tuple[Problem, ...] = ()
+
+    @property
+    def are_all(self) -> bool:
+        """Whether its GPUs are as many as NVML counts, as far as it counted."""
+        return len(self.gpus) >= (self.nvml_gpus or 0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -125,6 +125,12 @@ def _parse_exporters(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(exporters))
 
 
+def _parse_path(text: str) -> Path:
+    if not text:
+        raise ValueError(text)
+    return Path(text)
+
+
 def _parse_simulate(text: str) -> SimulatedVersion | None:
     versions: dict[str, SimulatedVersion | None] = {"v1": "v1", "v2": "v2", "true": "v2", "false": None}
     return versions[text.lower()]
@@ -151,8 +157,8 @@ OPTIONS: Final = (
         "look at every container, or at the own one (default: node, self where only that is visible)",
         "{node,self}",
     ),
-    Option("host_root", Path, "a folder", "where the host's / is mounted (default: /)", "DIR"),
-    Option("nvml_library", Path, "a file", "the driver's libnvidia-ml.so.1 (default: the loader's)", "PATH"),
+    Option("host_root", _parse_path, "a folder", "where the host's / is mounted (default: /)", "DIR"),
+    Option("nvml_library", _parse_path, "a file", "the driver's libnvidia-ml.so.1 (default: the loader's)", "PATH"),
     Option(
         "unrestricted",
         Unrestricted,

@@ -23,12 +23,18 @@ if TYPE_CHECKING:
 _REMEMBERED: Final = 4096
 """Texts whose policy is kept: containers with equal rules share one, and a node has fewer than 4096 others."""
 
+_HIDDEN: Final = PolicyUnreadable(
+    "hidden: which cgroup a container's processes are in can be told in the host's PID and cgroup namespaces alone",
+    "cgroup2",
+)
+
 
 class PolicyReader:
     """Reads policies; where nothing has changed it gives the same policy object, cycle after cycle."""
 
     def __init__(self, host: HostPaths | None = None, programs: ProgramSource | None = None) -> None:
         """Ask these programs, by default the kernel's; what stands in for refused ones is looked for on this host."""
+        self._hidden = UnknownPolicy(_HIDDEN)
         self._parse = functools.lru_cache(maxsize=_REMEMBERED)(parse_devices_list)
         self._both = functools.lru_cache(maxsize=_REMEMBERED)(BothPolicies)
         self._unknown = functools.lru_cache(maxsize=_REMEMBERED)(_unknown)
@@ -48,10 +54,14 @@ class PolicyReader:
         another HostUnreadable or PolicyUnreadable when v1 cannot be read or there is no cgroup to ask.
         """
         if container.devices is None:
+            if container.is_hidden:
+                return self._hidden
             if container.unified is None:
                 raise PolicyUnreadable("it is in no hierarchy that decides on devices")
             return self._ask_programs(container.unified)
         listed = self._read_devices_list(f"{container.devices}/devices.list")
+        if container.is_hidden:
+            return self._both(listed, self._hidden)
         if container.unified is None:
             return listed
         return self._both(listed, self._ask_programs(container.unified))

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from otel_gpu_cgroup.cgroup.policy import DevicePolicy, PolicyReading
     from otel_gpu_cgroup.host import HostPaths
-    from otel_gpu_cgroup.model import CgroupLayout, Container, ContainerReport, DeviceInventory, Gpu, NodeStats
+    from otel_gpu_cgroup.model import CgroupLayout, Container, ContainerReport, DeviceInventory, NodeStats
     from otel_gpu_cgroup.nvidia.judgement import Judgement
     from otel_gpu_cgroup.settings import Settings
 
@@ -61,7 +61,7 @@ def _the_one(wanted: str, stats: NodeStats) -> ContainerReport:
 def _explain(
     report: ContainerReport, inventory: DeviceInventory, policies: PolicyReading, host: HostPaths
 ) -> Explanation:
-    policy, judgement = _judge(report.container, policies, inventory.gpus)
+    policy, judgement = _judge(report.container, policies, inventory)
     return Explanation(
         container=report.container,
         policy=policy,
@@ -73,12 +73,14 @@ def _explain(
     )
 
 
-def _judge(container: Container, policies: PolicyReading, gpus: tuple[Gpu, ...]) -> tuple[DevicePolicy, Judgement]:
+def _judge(container: Container, policies: PolicyReading, inventory: DeviceInventory) -> tuple[DevicePolicy, Judgement]:
     """The policy and what it means; where the kernel does not tell, with what others know."""
     policy = _read_policy(container, policies)
-    judgement = judge(policy, gpus)
+    judgement = judge(policy, inventory.gpus, are_all=inventory.are_all)
     stand_in = policies.read_stand_in(container, policy) if judgement.access is AccessClass.UNKNOWN else None
-    return (policy, judgement) if stand_in is None else (stand_in, judge(stand_in, gpus))
+    if stand_in is None:
+        return policy, judgement
+    return stand_in, judge(stand_in, inventory.gpus, are_all=inventory.are_all)
 
 
 def _read_policy(container: Container, policies: PolicyReading) -> DevicePolicy:

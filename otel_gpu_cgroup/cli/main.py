@@ -62,13 +62,16 @@ def _main(words: Sequence[str]) -> int:
 
 
 def _write_what_the_encoding_lacks_escaped() -> None:
+    if sys.stdout is None:
+        raise OSError("there is no standard output to write to")
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def _discard_output() -> None:
     """Nobody takes the output; let the interpreter's own flush at its end not fail on it again."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    if sys.stdout is not None:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _run_command(command: str, settings: Settings, container: str) -> int:

@@ -106,7 +106,7 @@ def render_table(stats: NodeStats) -> str:
 
 def _gpu_row(report: GpuReport) -> tuple[str, ...]:
     memory, busy = memory_cell(report.reading), busy_cell(report.reading)
-    holders = " ".join(_short(key) for key in report.containers) or ("(free)" if report.complete else UNKNOWN)
+    holders = " ".join(_short(key) for key in report.containers) or ("(none)" if report.complete else UNKNOWN)
     return _node(report), report.gpu.model or UNKNOWN, memory, busy, holders
 
 

@@ -40,6 +40,11 @@ def read_first_process(folder: str) -> tuple[int, str] | None:
     return min(found, default=None)
 
 
+def shows_foreign_processes(folder: str) -> bool:
+    """Whether a cgroup or one below it has processes of other PID namespaces, which are shown as 0."""
+    return any("0" in _read_procs(place).split() for place in _folders(folder))
+
+
 def read_unified_folder(host: HostPaths, root: str, pid: int) -> str | None:
     """The folder of a process' cgroup2 below the hierarchy's root; None when it has ended or cannot be told."""
     try:
@@ -65,10 +70,14 @@ def _folders(top: str) -> Iterator[str]:
 
 
 def _read_pids(folder: str) -> list[int]:
+    return parse_pids(_read_procs(folder))
+
+
+def _read_procs(folder: str) -> str:
     try:
-        return parse_pids(read_text(f"{folder}/cgroup.procs"))
+        return read_text(f"{folder}/cgroup.procs")
     except HostUnreadable:
-        return []
+        return ""
 
 
 class Placement:
@@ -109,20 +118,32 @@ class Placement:
     def _place(self, container: Container, *, is_leaf: bool) -> tuple[Container, bool]:
         """The container with its folders, and whether they can be relied on: one that is empty may yet be filled."""
         if self._devices is None:
-            folder = f"{self._unified}{container.cgroup}"
-            first = None if is_leaf else read_first_process(folder)
-            return replace(container, unified=folder if first is None else first[1]), True
+            return self._place_in_unified(container, is_leaf=is_leaf), True
         folder = f"{self._devices}{container.cgroup}"
         if self._unified is None and is_leaf:
             return replace(container, devices=folder), True
         first = read_first_process(folder)
         devices = folder if first is None else first[1]
-        return replace(container, devices=devices, unified=self._beside(container, first)), first is not None
+        unified, is_hidden = (None, False) if self._unified is None else self._beside(container, folder, first)
+        return replace(container, devices=devices, unified=unified, is_hidden=is_hidden), first is not None
 
-    def _beside(self, container: Container, first: tuple[int, str] | None) -> str | None:
-        """In a hybrid host: the cgroup2 folder of the first process; of an empty container that of the same path."""
-        if self._unified is None:
-            return None
-        found = None if first is None else read_unified_folder(self._host, self._unified, first[0])
+    def _place_in_unified(self, container: Container, *, is_leaf: bool) -> Container:
+        folder = f"{self._unified}{container.cgroup}"
+        if is_leaf:
+            return replace(container, unified=folder)
+        first = read_first_process(folder)
+        if first is None and shows_foreign_processes(folder):
+            return replace(container, is_hidden=True)
+        return replace(container, unified=folder if first is None else first[1])
+
+    def _beside(self, container: Container, folder: str, first: tuple[int, str] | None) -> tuple[str | None, bool]:
+        """In a hybrid host: the cgroup2 folder of the first process, and whether it is hidden from this process.
+
+        An empty container's is the one with the same path, if there is any.
+        """
         same = f"{self._unified}{container.cgroup}"
-        return found or (same if os.path.isdir(same) else None)
+        if first is None:
+            hidden = shows_foreign_processes(folder)
+            return (same if not hidden and os.path.isdir(same) else None), hidden
+        found = read_unified_folder(self._host, f"{self._unified}", first[0])
+        return found, found is None

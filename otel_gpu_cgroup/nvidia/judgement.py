@@ -32,15 +32,17 @@ class Judgement:
     """Why the kernel did not tell; None where it did."""
 
 
-def judge(policy: DevicePolicy, gpus: tuple[Gpu, ...]) -> Judgement:
+def judge(policy: DevicePolicy, gpus: tuple[Gpu, ...], *, are_all: bool = True) -> Judgement:
     """Ask the policy for each GPU.
 
-    While no GPU is known (the driver is down), the class is what the policy means for any that there may be, and
-    nothing is a stranger.
+    While some or all of the host's GPUs have no name (the driver is down, or one is lost), the class is what the policy
+    means for any that there may be, and nothing is a stranger.
     """
+    certain = are_all and bool(gpus)
     minors = {gpu.minor for gpu in gpus}
-    named = policy.named_minors(NVIDIA_MAJOR) if gpus else frozenset[int]()
-    access = classify(policy, [gpu.node for gpu in gpus] or _ANY_GPU_NODE)
+    named = policy.named_minors(NVIDIA_MAJOR) if certain else frozenset[int]()
+    nodes = [gpu.node for gpu in gpus]
+    access = classify(policy, nodes if certain else dict.fromkeys((*nodes, *_ANY_GPU_NODE)))
     source = PolicySource.NOBODY if access is AccessClass.UNKNOWN else policy.source
     return Judgement(
         access=access,

@@ -75,7 +75,9 @@ class NvidiaManager:
         self._named: tuple[Gpu, ...] = ()
         self._policies = policies
         self._report_unrestricted = report_unrestricted
-        self._judge = _judging(())
+        self._judge = _judging((), are_all=False)
+        self._judged: tuple[tuple[Gpu, ...], bool] = ((), False)
+        """What the judge is of."""
         self._listed: tuple[Gpu, ...] = ()
         self._patience = math.inf
         self._uuids: dict[PciAddress, GpuUuid] = {}
@@ -95,17 +97,18 @@ class NvidiaManager:
         if snapshot is not None:
             self._listed = snapshot.gpus
         self._read_files(problems)
+        counted = None if snapshot is None else snapshot.count
         gpus = join_gpus(self._named, self._listed)
         self._uuids, gpus = remember_uuids(self._uuids, gpus)
-        if gpus != self._inventory.gpus:
-            self._judge = _judging(gpus)
-        usable = snapshot is not None and snapshot.usable
+        are_all = len(gpus) >= (counted or 0)
+        if (gpus, are_all) != self._judged:
+            self._judge, self._judged = _judging(gpus, are_all=are_all), (gpus, are_all)
         self._inventory = DeviceInventory(
             gpus=gpus,
             readings=snapshot.readings if snapshot is not None else {},
             driver_version=snapshot.driver_version if snapshot is not None else None,
             pci_gpus=len(self._pci.read()),
-            nvml_gpus=len(self._listed) if usable else None,
+            nvml_gpus=counted,
             nvml_finished_at=self._pass.finished_at,
             problems=tuple(problems),
         )
@@ -156,11 +159,11 @@ class NvidiaManager:
         return NvidiaCollector(judgement, self._inventory, silent=silent)
 
 
-def _judging(gpus: tuple[Gpu, ...]) -> Callable[[DevicePolicy], Judgement]:
+def _judging(gpus: tuple[Gpu, ...], *, are_all: bool) -> Callable[[DevicePolicy], Judgement]:
     """A judge for these GPUs who remembers what was judged: containers with equal rules share a policy."""
 
     @functools.lru_cache(maxsize=_REMEMBERED)
     def judged(policy: DevicePolicy) -> Judgement:
-        return judge(policy, gpus)
+        return judge(policy, gpus, are_all=are_all)
 
     return judged

@@ -17,7 +17,7 @@ from otel_gpu_cgroup.nvidia.duty_cycle import LONGEST_SAMPLE, MAX_PERCENT, WINDO
 from otel_gpu_cgroup.nvidia.nvml import Memory, Nvml, NvmlDevice
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 T = TypeVar("T")
 _NO_MEMORY = Memory(None, None)
@@ -91,7 +91,7 @@ class SnapshotReader:
         readings = {gpu.uuid: self._read_gpu(gpu) for gpu in listed}
         self._list_anew = bool(self._problems)
         gpus = tuple(gpu.gpu for gpu in self._listed.values())
-        return GpuSnapshot(taken_at, gpus, readings, version, tuple(self._problems), usable=count is not None)
+        return GpuSnapshot(taken_at, gpus, readings, version, tuple(self._problems), count=count)
 
     def _list(self, count: int) -> None:
         """Ask each GPU who it is; what the same set of GPUs does not support is not asked again.
@@ -101,7 +101,7 @@ class SnapshotReader:
         before = {gpu.gpu.index: gpu for gpu in self._listed.values()} if count == self._count else {}
         names = [before[index].uuid if index in before else f"GPU {index}" for index in range(count)]
         found = [self._asked(name, partial(self._identify, index)) for index, name in enumerate(names)]
-        listed = {gpu.uuid: gpu for gpu in found if gpu is not None}
+        listed = self._distinct(found)
         for index, gpu in enumerate(found):
             if gpu is None and index in before and before[index].uuid not in listed:
                 listed[before[index].uuid] = replace(before[index], silent=True)
@@ -109,6 +109,19 @@ class SnapshotReader:
             for uuid, known in self._listed.items():
                 listed[uuid].unsupported, listed[uuid].read_at = known.unsupported, known.read_at
         self._listed, self._count = listed, count
+
+    def _distinct(self, found: Sequence[_Listed | None]) -> dict[GpuUuid, _Listed]:
+        """By UUID; one that bears another's UUID or minor number cannot be told from it."""
+        listed: dict[GpuUuid, _Listed] = {}
+        for gpu in found:
+            if gpu is None:
+                continue
+            if gpu.uuid in listed or gpu.gpu.minor in {known.gpu.minor for known in listed.values()}:
+                message = f"GPU {gpu.gpu.index} has the UUID or the minor number of another; left out"
+                self._problems.append(Problem(Stage.NVML, gpu.uuid, message))
+            else:
+                listed[gpu.uuid] = gpu
+        return listed
 
     def _identify(self, index: int) -> _Listed:
         device = self._nvml.device(index)

@@ -138,7 +138,8 @@ DEVICE_INSTRUMENTS: Final = (
         "gpu_cgroup.device.container.count",
         Kind.UP_DOWN_COUNTER,
         "{container}",
-        "Containers that are reported on the GPU; 0 is a free one. No point while what some may open is unknown.",
+        "Containers with a row on the GPU; those that may open everything, and excluded ones, have none. No point "
+        "while the kernel does not tell what some may open.",
         lambda report: len(report.containers) if report.complete else None,
         (("gpu_cgroup.device.kind", "gpu"),),
     ),

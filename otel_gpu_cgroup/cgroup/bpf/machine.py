@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from otel_gpu_cgroup.cgroup.bpf.arithmetic import ALU32, ALU64, JUMPS, signed, swap
 from otel_gpu_cgroup.cgroup.bpf.isa import FROM_REGISTER, Alu, Class, Instruction, Jump, Mode, Program
 from otel_gpu_cgroup.cgroup.bpf.memory import Memory, Pointer, Value
-from otel_gpu_cgroup.errors import UnsupportedProgram
+from otel_gpu_cgroup.errors import ProgramTooLong, UnsupportedProgram
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -72,7 +72,7 @@ class _Machine:
             self.at = at + 1 + _EXECUTE[instruction.group](self, instruction)
             if trace is not None:
                 trace.append(Step(at, self.at))
-        raise UnsupportedProgram(f"more than {_MAX_STEPS} steps")
+        raise ProgramTooLong(f"it takes more than {_MAX_STEPS} steps")
 
     def _fetch(self) -> Instruction:
         instruction = self._program[self.at] if 0 <= self.at < len(self._program) else None
@@ -195,6 +195,8 @@ def _known(value: Value) -> int:
 
 
 def _unsupported(it: Instruction) -> UnsupportedProgram:
+    if it.code == Class.JMP | Jump.CALL:
+        return UnsupportedProgram("it calls a function of the kernel")
     return UnsupportedProgram(f"opcode {it.code:#04x} with offset {it.off} and immediate {it.imm:#x}")
 
 

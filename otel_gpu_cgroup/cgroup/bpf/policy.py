@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from otel_gpu_cgroup.cgroup.bpf.isa import Program, decode
 from otel_gpu_cgroup.cgroup.bpf.machine import Step, request_context, run
-from otel_gpu_cgroup.errors import PolicyUnreadable, UnsupportedProgram
+from otel_gpu_cgroup.errors import PolicyUnreadable, ProgramTooLong, UnsupportedProgram
 from otel_gpu_cgroup.model import DeviceNode, DeviceType, Permission, PolicySource, Verdict
 
 if TYPE_CHECKING:
@@ -32,12 +32,14 @@ class DeviceProgram:
         """Why a verdict was unknown; None while each could be reached."""
         self.instructions: Final = self._decode()
         """Empty for bytes that are none."""
+        self._is_too_long = False
+        """Whether it has once taken more steps than it is given; it is not run again, as each run takes long."""
         self._verdicts: dict[bytes, Verdict] = {}
 
     def allows(self, node: DeviceNode, permissions: Permission) -> Verdict:
         """What the program says of this request."""
         context = _context(node, permissions)
-        verdict = self._verdicts.get(context)
+        verdict = Verdict.UNKNOWN if self._is_too_long else self._verdicts.get(context)
         if verdict is None:
             self._verdicts[context] = verdict = self._run(context)
         return verdict
@@ -61,6 +63,7 @@ class DeviceProgram:
             return _RESULTS.get(run(self.instructions, context), Verdict.UNKNOWN)
         except UnsupportedProgram as error:
             self.trouble = self.trouble or str(error)
+            self._is_too_long = isinstance(error, ProgramTooLong)
             return Verdict.UNKNOWN
 
 

@@ -57,11 +57,10 @@ class Fallbacks:
         for read in (self._read_unit, self._read_bundle, self._read_nodes):
             try:
                 stated = read(container)
+                if stated is not None and not self._knows_too_little(stated, container):
+                    return stated
             except (HostUnreadable, ParseError) as error:
                 _log.debug("fallback without an answer cgroup=%a error=%s", container.cgroup, error)
-                continue
-            if stated is not None and not self._knows_too_little(stated, container):
-                return stated
         return None
 
     def _knows_too_little(self, stated: StatedPolicy, container: Container) -> bool:

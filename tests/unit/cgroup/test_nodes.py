@@ -111,6 +111,13 @@ def test_what_cannot_be_read_or_parsed_does_not_answer(tmp_path: Path) -> None:
     assert _asked(tmp_path) is None
 
 
+def test_a_denial_that_the_containers_dev_cannot_confirm_is_no_answer(tmp_path: Path) -> None:
+    _write_bundle(tmp_path, f"run/containerd/io.containerd.runtime.v2.task/moby/{ID}", minor=255)
+    folder = tmp_path / "cgroup"
+    _write(folder / "cgroup.procs", "999999\n")  # whose /dev is not there
+    assert _asked(tmp_path, _scope(folder)) is None
+
+
 def test_a_cgroup_that_systemd_did_not_make_has_no_unit(tmp_path: Path) -> None:
     _write_unit(tmp_path)
     assert _asked(tmp_path, Container(CgroupPath(f"/docker/{ID}"), Runtime.DOCKER, ID)) is None

@@ -74,3 +74,16 @@ def test_a_file_without_an_end_is_refused(tmp_path: Path) -> None:
 def test_without_a_devices_hierarchy_nobody_can_say() -> None:
     with pytest.raises(PolicyUnreadable):
         PolicyReader().read(Container(CgroupPath("/docker/one"), Runtime.DOCKER))
+
+
+@pytest.mark.parametrize(
+    ("rules", "expected"), [("c 195:0 rw\n", Verdict.UNKNOWN), ("c 1:3 rw\n", Verdict.DENY), (None, Verdict.UNKNOWN)]
+)
+def test_a_hidden_cgroup2_makes_what_v1_allows_unknown(tmp_path: Path, rules: str | None, expected: Verdict) -> None:
+    devices = None if rules is None else str(tmp_path)
+    (tmp_path / "devices.list").write_text(rules or "")
+    hidden = Container(CgroupPath("/docker/one"), Runtime.DOCKER, devices=devices, is_hidden=True)
+    policy = PolicyReader().read(hidden)
+    assert policy.allows(gpu_node(0), READ_WRITE) is expected
+    assert policy.trouble is not None
+    assert policy.trouble.subject == "cgroup2"

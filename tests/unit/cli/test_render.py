@@ -116,7 +116,7 @@ def test_table_shows_what_is_unknown_as_a_dash_and_never_as_0() -> None:
     assert render_table(STATS).splitlines() == [
         "GPU      MODEL  MEMORY            BUSY  CONTAINERS",
         "nvidia1  H100   5120 / 81920 MiB  12 %  abcabcabcabc",
-        "nvidia2  -      - / - MiB         -     (free)",
+        "nvidia2  -      - / - MiB         -     (none)",
         "",
         "CONTAINER     RUNTIME  ACCESS    GPUS",
         "abcabcabcabc  docker   explicit  nvidia1",

@@ -113,6 +113,32 @@ def test_an_empty_container_of_a_hybrid_host_is_where_the_same_path_is(tmp_path:
     assert place(hybrid)[1] == str(beside)
 
 
+@pytest.mark.parametrize("text", ["0::/../../elsewhere\n", "5:devices:/docker/abc\n", None])
+def test_a_cgroup2_that_cannot_be_told_is_hidden_and_not_absent(
+    tmp_path: Path, hybrid: Placement, text: str | None
+) -> None:
+    cgroup(tmp_path / "devices/docker/abc", 100)
+    if text is not None:
+        process(tmp_path, 100, text)
+    [container] = hybrid.place([(CONTAINER, True)])
+    assert (container.unified, container.is_hidden) == (None, True)
+
+
+def test_processes_of_other_pid_namespaces_hide_where_they_are(tmp_path: Path, hybrid: Placement) -> None:
+    cgroup(tmp_path / "devices/docker/abc", 0)
+    cgroup(tmp_path / "unified/docker/abc")
+    [container] = hybrid.place([(CONTAINER, True)])
+    assert (container.unified, container.is_hidden) == (None, True)
+
+
+def test_cgroups_below_whose_processes_are_of_another_pid_namespace_hide_who_speaks(tmp_path: Path) -> None:
+    top = cgroup(tmp_path / "unified/docker/abc")
+    cgroup(top / "container", 0, 0)
+    placement = Placement(HostPaths(tmp_path), CgroupLayout(unified=tmp_path / "unified"))
+    [container] = placement.place([(CONTAINER, False)])
+    assert (container.unified, container.is_hidden) == (None, True)
+
+
 def test_an_empty_container_that_is_filled_later_is_looked_for_then(tmp_path: Path, hybrid: Placement) -> None:
     cgroup(tmp_path / "devices/docker/abc")
     cgroup(tmp_path / "unified/docker/abc")

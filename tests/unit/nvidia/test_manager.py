@@ -246,6 +246,23 @@ def test_a_file_that_never_answers_delays_nobody_and_costs_no_name(machine: Mach
         pass
 
 
+def test_a_gpu_that_was_counted_and_never_named_makes_nobodys_rules_void(machine: Machine) -> None:
+    nameless = gpu(A, 0, errors={"nvmlDeviceGetMinorNumber": 999})
+    machine.driver.set(World(gpus=(nameless, gpu(B, 1))))
+    inventory = machine.manager.refresh(IN_TIME)
+    assert (len(inventory.gpus), inventory.nvml_gpus) == (1, 2)
+    stats = machine.stats("c 195:0 rw\n")
+    assert (stats.access, stats.accelerators, stats.problems) == (AccessClass.EXPLICIT, [], [])
+
+
+def test_two_gpus_of_one_uuid_are_counted_as_two_and_told(machine: Machine) -> None:
+    machine.driver.set(World(gpus=(gpu(A, 0), gpu(A, 1))))
+    inventory = machine.manager.refresh(IN_TIME)
+    assert (len(inventory.gpus), inventory.nvml_gpus) == (1, 2)
+    assert [problem.subject for problem in inventory.problems] == [A]
+    assert machine.stats("c 195:1 rw\n").access is AccessClass.EXPLICIT
+
+
 def test_setup_waits_for_nothing(machine: Machine) -> None:
     machine.driver.set(World(hangs=("nvmlInitWithFlags",)))
     machine.manager.setup()

@@ -46,7 +46,7 @@ def test_a_snapshot_has_every_gpu_and_its_values(driver: LoadedDriver) -> None:
     # 100 is older than 10 s; (20 + 45) / 2 is no whole number, and cAdvisor would have said 32
     assert snapshot.readings[A] == GpuReading(80 * GIB, 5 * GIB, 32.5, 0.325)
     assert snapshot.readings[B].duty_cycle == 0
-    assert snapshot.usable
+    assert snapshot.count == 2
     assert not snapshot.problems
 
 
@@ -174,7 +174,7 @@ def test_gpus_that_cannot_be_counted_are_who_they_were_and_have_no_readings(driv
     snapshots.read()
     driver.set(World(gpus=(FakeGpu(uuid=A, minor=0, memory=MEMORY),), errors={"nvmlDeviceGetCount*": code}))
     snapshot = snapshots.read()
-    assert ([gpu.uuid for gpu in snapshot.gpus], snapshot.readings, snapshot.usable) == ([A], {}, False)
+    assert ([gpu.uuid for gpu in snapshot.gpus], snapshot.readings, snapshot.count) == ([A], {}, None)
     assert [problem.subject for problem in snapshot.problems] == ["NVML"]
     driver.set(World(gpus=(FakeGpu(uuid=A, minor=0, memory=MEMORY),)))
     assert snapshots.read().readings[A].memory_used == 5 * GIB
