@@ -114,6 +114,7 @@ def test_what_cannot_be_read_or_parsed_does_not_answer(tmp_path: Path) -> None:
 def test_a_denial_that_the_containers_dev_cannot_confirm_is_no_answer(tmp_path: Path) -> None:
     _write_bundle(tmp_path, f"run/containerd/io.containerd.runtime.v2.task/moby/{ID}", minor=255)
     folder = tmp_path / "cgroup"
+    (tmp_path / "dev").mkdir()  # the host's, to tell the container's from
     _write(folder / "cgroup.procs", "999999\n")  # whose /dev is not there
     assert _asked(tmp_path, _scope(folder)) is None
 
