@@ -6,6 +6,7 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import sys
 import threading
 from typing import TYPE_CHECKING, Final
 
@@ -28,7 +29,7 @@ _DRIVER_TIMEOUT: Final = 4.0
 
 
 def run_agent(settings: Settings) -> int:
-    """Collect and push until SIGTERM or SIGINT, then push once more and return 0."""
+    """Collect and push until SIGTERM or SIGINT, then push once more and end the process with 0."""
     if os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
         _log.info("OTEL_SDK_DISABLED is true: nothing to do")
         return 0
@@ -39,7 +40,14 @@ def run_agent(settings: Settings) -> int:
         settings = with_scope(settings, host)
         with open_cycle(settings, host, _driver_timeout(settings)) as cycle:
             _push(settings, host, cycle, ended)
-    return 0
+    return _end_process()
+
+
+def _end_process() -> int:
+    """End with status 0 at once: a thread that hangs in the driver or in gRPC can keep an interpreter from ending."""
+    logging.shutdown()
+    sys.stdout.flush()
+    os._exit(0)
 
 
 def _push(settings: Settings, host: HostPaths, cycle: Cycle, ended: threading.Event) -> None:

@@ -42,8 +42,8 @@ if TYPE_CHECKING:
 _REMEMBERED: Final = 4096
 """Judgements that are kept: one for each different policy of a node."""
 _LET_GO_SECONDS: Final = 1.0
-_HURRIED: Final = 0.3
-"""Seconds; a pass over eight GPUs takes at most a fifth of it."""
+_HURRIED: Final = 0.6
+"""Seconds; a pass over eight GPUs takes at most a tenth of it, and the process has promised to end within one."""
 _SILENT: Final = Problem(
     Stage.NVML, "NVML", "has not answered in time; device values are absent until it does (a hung driver?)"
 )

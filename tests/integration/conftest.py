@@ -40,10 +40,10 @@ class PushingAgent(Agent):
         return eventually(arrived, self.log)
 
     def flushed(self) -> Export:
-        """The last export, after it was told to end as soon as it had begun."""
-        self.wait_until_started()
+        """The last export, after it was told to end once its first one had arrived."""
+        first = len(eventually(self.exports, self.log))
         self.end()
-        return eventually(self.exports, self.log)[-1]
+        return eventually(lambda: self.exports()[first:], self.log)[-1]
 
 
 class StartAgent(Protocol):
