@@ -68,7 +68,7 @@ def _section(library: Path, gpus_each: int) -> Section:
         limited(f"resident memory after {_EXPORTS + 1} exports", cost.memory, "MiB", _MOST_MEMORY[gpus_each]),
         typical("CPU time of an export, cycle included", [seconds * 1000 for seconds in cost.exports], "ms"),
         typical(f"of a core, at {_DEFAULT_INTERVAL} s", percents, "%", _MOST_OF_A_CORE[gpus_each]),
-        limited(f"start to first export, of which {_INTERVAL} s is the interval", cost.first_export, "s"),
+        limited("start to first export", cost.first_export, "s"),
         limited("CPU time until then", cost.started, "s"),
     )
     return Section(
