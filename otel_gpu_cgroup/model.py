@@ -238,15 +238,12 @@ class DeviceInventory:
     pci_gpus: int = 0
     """NVIDIA GPUs on the PCI bus, bound to the nvidia driver or to none."""
     nvml_gpus: int | None = None
-    """GPUs that NVML lists; None when it has not answered in this cycle."""
+    """GPUs that NVML counts; None when it has not answered in this cycle."""
     nvml_finished_at: float | None = None
-    """Monotonic seconds at which an NVML pass last ended; None before the first end."""
+    """Monotonic seconds at which an NVML pass last ended; before the first end, at which the wait for it began."""
     problems: tuple[Problem, ...] = ()
-
-    @property
-    def are_all(self) -> bool:
-        """Whether its GPUs are as many as NVML counts, as far as it counted."""
-        return len(self.gpus) >= (self.nvml_gpus or 0)
+    are_all: bool = True
+    """Whether its GPUs are as many as NVML counted when it last did."""
 
 
 @dataclass(frozen=True, slots=True)

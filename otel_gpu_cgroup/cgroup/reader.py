@@ -16,7 +16,6 @@ from otel_gpu_cgroup.errors import Gone, HostUnreadable, ParseError, PolicyUnrea
 from otel_gpu_cgroup.host import HostPaths, read_text
 
 if TYPE_CHECKING:
-    from otel_gpu_cgroup.cgroup.bpf.policy import BpfPolicy
     from otel_gpu_cgroup.cgroup.policy import DevicePolicy
     from otel_gpu_cgroup.model import Container
 
@@ -70,13 +69,6 @@ class PolicyReader:
         """The policy that was read, completed by what the first fallback says that knows the container."""
         stated = self._fallbacks.read(container)
         return None if stated is None else self._stand_in(unknown, stated)
-
-    def read_programs(self, folder: str) -> BpfPolicy:
-        """What the programs that are in effect on a cgroup2 folder allow.
-
-        Raises Gone when it has ended, another HostUnreadable or PolicyUnreadable when nobody can say.
-        """
-        return self._programs.read(folder)
 
     def _ask_programs(self, folder: str) -> DevicePolicy:
         try:

@@ -79,6 +79,8 @@ class NvidiaManager:
         self._judged: tuple[tuple[Gpu, ...], bool] = ((), False)
         """What the judge is of."""
         self._listed: tuple[Gpu, ...] = ()
+        self._counted = 0
+        """GPUs that the last pass which ended counted: a hang does not make fewer of them."""
         self._patience = math.inf
         self._uuids: dict[PciAddress, GpuUuid] = {}
         self._inventory = DeviceInventory()
@@ -95,12 +97,11 @@ class NvidiaManager:
         snapshot = self._worker.ask(self._pass.read, min(timeout, self._patience))
         problems = list((_SILENT,) if snapshot is None else snapshot.problems)
         if snapshot is not None:
-            self._listed = snapshot.gpus
+            self._listed, self._counted = snapshot.gpus, snapshot.count or 0
         self._read_files(problems)
-        counted = None if snapshot is None else snapshot.count
         gpus = join_gpus(self._named, self._listed)
         self._uuids, gpus = remember_uuids(self._uuids, gpus)
-        are_all = len(gpus) >= (counted or 0)
+        are_all = len(gpus) >= self._counted
         if (gpus, are_all) != self._judged:
             self._judge, self._judged = _judging(gpus, are_all=are_all), (gpus, are_all)
         self._inventory = DeviceInventory(
@@ -108,9 +109,10 @@ class NvidiaManager:
             readings=snapshot.readings if snapshot is not None else {},
             driver_version=snapshot.driver_version if snapshot is not None else None,
             pci_gpus=len(self._pci.read()),
-            nvml_gpus=counted,
+            nvml_gpus=None if snapshot is None else snapshot.count,
             nvml_finished_at=self._pass.finished_at,
             problems=tuple(problems),
+            are_all=are_all,
         )
         return self._inventory
 

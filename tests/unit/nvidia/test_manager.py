@@ -253,6 +253,9 @@ def test_a_gpu_that_was_counted_and_never_named_makes_nobodys_rules_void(machine
     assert (len(inventory.gpus), inventory.nvml_gpus) == (1, 2)
     stats = machine.stats("c 195:0 rw\n")
     assert (stats.access, stats.accelerators, stats.problems) == (AccessClass.EXPLICIT, [], [])
+    machine.driver.set(World(gpus=(nameless, gpu(B, 1)), hangs=("nvmlDeviceGetCount*",)))
+    machine.manager.refresh(0.05)
+    assert machine.stats("c 195:0 rw\n").access is AccessClass.EXPLICIT
 
 
 def test_two_gpus_of_one_uuid_are_counted_as_two_and_told(machine: Machine) -> None:
