@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One GPU through NVIDIA's own binding."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import pynvml
+
+from otel_gpu_cgroup.errors import NvmlUnsupported
+from otel_gpu_cgroup.model import Gpu, GpuUuid
+from otel_gpu_cgroup.nvidia.duty_cycle import Sample
+from otel_gpu_cgroup.nvidia.nodes import parse_pci_address
+from otel_gpu_cgroup.nvidia.nvml.asking import ask, available, failure, if_told
+from otel_gpu_cgroup.nvidia.nvml.interface import Memory
+from otel_gpu_cgroup.printable import printable
+
+_SAMPLE_FIELDS: Final = {
+    pynvml.NVML_VALUE_TYPE_UNSIGNED_INT: "uiVal",
+    pynvml.NVML_VALUE_TYPE_UNSIGNED_LONG: "ulVal",
+    pynvml.NVML_VALUE_TYPE_UNSIGNED_LONG_LONG: "ullVal",
+    pynvml.NVML_VALUE_TYPE_DOUBLE: "dVal",
+}
+
+
+class PyNvmlDevice:
+    """One GPU through the binding; its handle is dead once NVML was stopped."""
+
+    def __init__(self, index: int, handle: Any) -> None:
+        self._index = index
+        self._handle = handle
+        self._memory_version: int | None = pynvml.nvmlMemory_v2
+
+    def identity(self) -> Gpu:
+        """Raises when the minor number or the UUID is not told: nothing can be joined without."""
+        handle = self._handle
+        return Gpu(
+            minor=ask("minor number", lambda: pynvml.nvmlDeviceGetMinorNumber(handle)),
+            uuid=GpuUuid(printable(ask("UUID", lambda: pynvml.nvmlDeviceGetUUID(handle)))),
+            model=if_told("name", lambda: printable(pynvml.nvmlDeviceGetName(handle))),
+            address=if_told("PCI address", lambda: parse_pci_address(pynvml.nvmlDeviceGetPciInfo(handle).busId)),
+            index=self._index,
+        )
+
+    def memory(self) -> Memory:
+        """Asks for version 2 (driver 510 on), and for version 1, whose `used` holds the reserve, where it is not."""
+        if self._memory_version is not None:
+            try:
+                return self._read_memory(self._memory_version)
+            except NvmlUnsupported:
+                self._memory_version = None
+        return self._read_memory(None)
+
+    def _read_memory(self, version: int | None) -> Memory:
+        info = ask("memory", lambda: pynvml.nvmlDeviceGetMemoryInfo(self._handle, version))
+        return Memory(available(info.total), available(info.used))
+
+    def utilization_samples(self) -> tuple[Sample, ...]:
+        """Asks for all of them: a stamp to start from would have to be in the driver's own clock."""
+        try:
+            value_type, samples = pynvml.nvmlDeviceGetSamples(self._handle, pynvml.NVML_GPU_UTILIZATION_SAMPLES, 0)
+        except pynvml.NVMLError_NotFound:
+            return ()
+        except pynvml.NVMLError as error:
+            raise failure("utilization samples", error) from error
+        field = _SAMPLE_FIELDS.get(value_type)
+        if field is None:
+            raise NvmlUnsupported(f"utilization samples: value type {value_type} is not known")
+        return tuple(Sample(item.timeStamp, getattr(item.sampleValue, field)) for item in samples)
+
+    def utilization_rate(self) -> int:
+        """The `gpu` part of the utilization rates."""
+        return int(ask("utilization rates", lambda: pynvml.nvmlDeviceGetUtilizationRates(self._handle)).gpu)

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""NVML as this package uses it, whoever answers: the driver's library, or the simulated host's."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from otel_gpu_cgroup.model import Gpu
+    from otel_gpu_cgroup.nvidia.duty_cycle import Sample
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Memory of one device in bytes; None for what the driver marks as not available."""
+
+    total: int | None
+    used: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ListedProcess:
+    """One entry of one of the driver's process lists."""
+
+    pid: int
+    memory: int | None
+    """Bytes; None for what the driver marks as not available."""
+    is_mps: bool = False
+    """Whether it is in the list of the clients of the Multi-Process Service."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessSample:
+    """One entry of the driver's utilization by process."""
+
+    pid: int
+    stamp: int
+    """Microseconds of the clock that `Sample` has."""
+    percent: float
+    """Of the multiprocessors' time; drivers have been seen to answer more than 100."""
+
+
+class NvmlDevice(Protocol):
+    """One GPU or MIG instance as NVML lists it; every method raises NvmlQueryFailed, or NvmlUnavailable when NVML is down."""
+
+    def identity(self) -> Gpu:
+        """Minor number, UUID, model and PCI address."""
+        ...
+
+    def memory(self) -> Memory:
+        """Total and used; used without the driver's reserve where the driver tells it apart."""
+        ...
+
+    def utilization_samples(self) -> tuple[Sample, ...]:
+        """The utilization samples that the driver still keeps; empty after a time without work."""
+        ...
+
+    def utilization_rate(self) -> int:
+        """Percent of the driver's last sample period (1/6 s to 1 s) in which a kernel ran."""
+        ...
+
+
+class Nvml(Protocol):
+    """The driver's management library."""
+
+    def start(self) -> None:
+        """Initialise it; raises NvmlUnavailable."""
+        ...
+
+    def stop(self) -> None:
+        """Let go of the driver; never raises."""
+        ...
+
+    def driver_version(self) -> str:
+        """Such as 595.45.04."""
+        ...
+
+    def device_count(self) -> int:
+        """How many GPUs it lists."""
+        ...
+
+    def device(self, index: int) -> NvmlDevice:
+        """The GPU with this index."""
+        ...
