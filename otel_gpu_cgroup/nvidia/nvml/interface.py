@@ -42,7 +42,7 @@ class ProcessSample:
 
 
 class NvmlDevice(Protocol):
-    """One GPU or MIG instance as NVML lists it; every method raises NvmlQueryFailed, or NvmlUnavailable when NVML is down."""
+    """One GPU as NVML lists it; every method raises NvmlQueryFailed, or NvmlUnavailable when NVML is down."""
 
     def identity(self) -> Gpu:
         """Minor number, UUID, model and PCI address."""
