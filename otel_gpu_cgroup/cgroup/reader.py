@@ -13,7 +13,8 @@ from otel_gpu_cgroup.cgroup.fallback.reader import Fallbacks
 from otel_gpu_cgroup.cgroup.fallback.stated import StandInPolicy
 from otel_gpu_cgroup.cgroup.policy import BothPolicies, UnknownPolicy
 from otel_gpu_cgroup.errors import Gone, HostUnreadable, ParseError, PolicyUnreadable
-from otel_gpu_cgroup.host import HostPaths, read_text
+from otel_gpu_cgroup.held import HeldFiles
+from otel_gpu_cgroup.host import HostPaths
 
 if TYPE_CHECKING:
     from otel_gpu_cgroup.cgroup.policy import DevicePolicy
@@ -31,8 +32,17 @@ _HIDDEN: Final = PolicyUnreadable(
 class PolicyReader:
     """Reads policies; where nothing has changed it gives the same policy object, cycle after cycle."""
 
-    def __init__(self, host: HostPaths | None = None, programs: ProgramSource | None = None) -> None:
-        """Ask these programs, by default the kernel's; what stands in for refused ones is looked for on this host."""
+    def __init__(
+        self,
+        host: HostPaths | None = None,
+        programs: ProgramSource | None = None,
+        files: HeldFiles | None = None,
+    ) -> None:
+        """Ask these programs, by default the kernel's; what stands in for refused ones is looked for on this host.
+
+        Lists are held open where `files` may hold them.
+        """
+        self._files = files or HeldFiles()
         self._hidden = UnknownPolicy(_HIDDEN)
         self._parse = functools.lru_cache(maxsize=_REMEMBERED)(parse_devices_list)
         self._both = functools.lru_cache(maxsize=_REMEMBERED)(BothPolicies)
@@ -43,6 +53,7 @@ class PolicyReader:
 
     def begin_cycle(self) -> None:
         """Let go of what the last cycle did not meet."""
+        self._files.begin_cycle()
         self._programs.begin_cycle()
         self._fallbacks.begin_cycle()
 
@@ -81,7 +92,7 @@ class PolicyReader:
             return self._unknown(str(error), None)
 
     def _read_devices_list(self, path: str) -> DevicePolicy:
-        text = read_text(path)
+        text = self._files.read_text(path)
         try:
             return self._parse(text)
         except ParseError as error:

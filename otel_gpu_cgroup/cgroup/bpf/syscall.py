@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from otel_gpu_cgroup.errors import Gone, PolicyUnreadable
-from otel_gpu_cgroup.host import unreadable
+from otel_gpu_cgroup.held import HeldFiles
 
 _NUMBERS: Final = {"x86_64": 321, "aarch64": 280, "ppc64le": 361, "s390x": 351, "riscv64": 280}
 _PROG_GET_FD_BY_ID: Final = 13
@@ -53,7 +53,9 @@ class ProgramGone(Exception):
 class Bpf:
     """The system call, as far as it only asks."""
 
-    def __init__(self) -> None:
+    def __init__(self, files: HeldFiles | None = None) -> None:
+        """Cgroup folders are held open where `files` may hold them."""
+        self._files = files or HeldFiles()
         libc = ctypes.CDLL(None, use_errno=True)
         self._syscall = libc.syscall
         self._syscall.restype = ctypes.c_long
@@ -64,11 +66,7 @@ class Bpf:
 
         Empty: nothing restricts. Raises Gone when the cgroup has ended, PolicyUnreadable when the kernel refuses.
         """
-        descriptor = _open(cgroup)
-        try:
-            return self._query(descriptor, cgroup)
-        finally:
-            os.close(descriptor)
+        return self._files.use(cgroup, os.O_RDONLY | os.O_DIRECTORY, lambda folder: self._query(folder, cgroup))
 
     def _query(self, descriptor: int, cgroup: str) -> tuple[int, ...]:
         room = _IDS
@@ -129,13 +127,6 @@ class Bpf:
             return errno.ENOSYS, -1
         result = self._syscall(self._number, command, attributes, _BUFFER)
         return (0, result) if result >= 0 else (ctypes.get_errno(), -1)
-
-
-def _open(cgroup: str) -> int:
-    try:
-        return os.open(cgroup, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    except OSError as error:
-        raise unreadable(cgroup, error) from error
 
 
 def _attributes(form: str, *fields: int) -> ctypes.Array[ctypes.c_char]:
