@@ -9,8 +9,9 @@ from __future__ import annotations
 import errno
 import os
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from otel_gpu_cgroup.errors import Gone, HostUnreadable
 
@@ -66,12 +67,49 @@ def read_text(path: Path | str, limit: int = MAX_BYTES) -> str:
     return content.decode("utf-8", "surrogateescape")
 
 
-def read_names(path: Path | str) -> list[str]:
-    """The names in a folder, sorted; raises as `read_text` does."""
+def read_names(path: Path | str, most: int | None = None) -> list[str]:
+    """The names in a folder, sorted; no more than `most` of them are looked at. Raises as `read_text` does."""
     try:
-        return sorted(os.listdir(path))
+        with os.scandir(path) as entries:
+            return sorted(entry.name for entry in islice(entries, most))
     except OSError as error:
         raise unreadable(path, error) from error
+
+
+def read_link(path: Path | str) -> str:
+    """What a symbolic link says, whether or not there is such a file; raises as `read_text` does."""
+    try:
+        return os.readlink(path)
+    except OSError as error:
+        raise unreadable(path, error) from error
+
+
+def read_status(path: Path | str) -> os.stat_result:
+    """What stat(2) says of a file or folder; raises as `read_text` does."""
+    try:
+        return os.stat(path)
+    except OSError as error:
+        raise unreadable(path, error) from error
+
+
+class Files(Protocol):
+    """The reads above, for who takes them as a value: this module is one, a test's may fail where it likes."""
+
+    def read_text(self, path: Path | str, limit: int = MAX_BYTES) -> str:
+        """Its content."""
+        ...
+
+    def read_names(self, path: Path | str, most: int | None = None) -> list[str]:
+        """The names in it."""
+        ...
+
+    def read_link(self, path: Path | str) -> str:
+        """Where it points."""
+        ...
+
+    def read_status(self, path: Path | str) -> os.stat_result:
+        """Its owner, age and size."""
+        ...
 
 
 def unreadable(path: Path | str, error: OSError) -> HostUnreadable:

@@ -7,16 +7,16 @@ import logging
 import os
 from typing import TYPE_CHECKING, Final
 
+from otel_gpu_cgroup.bundles import Bundles
 from otel_gpu_cgroup.cgroup.fallback.nodes import read_container_nodes, read_node
 from otel_gpu_cgroup.cgroup.fallback.oci import parse_bundle
 from otel_gpu_cgroup.cgroup.fallback.stated import allows_a_gpu, nodes_policy
 from otel_gpu_cgroup.cgroup.fallback.systemd import parse_drivers, parse_unit, unit_policy
 from otel_gpu_cgroup.errors import Gone, HostUnreadable, ParseError
-from otel_gpu_cgroup.host import read_names, read_text, unreadable
+from otel_gpu_cgroup.host import read_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
+    from otel_gpu_cgroup.bundles import Bundle
     from otel_gpu_cgroup.cgroup.fallback.stated import StatedPolicy
     from otel_gpu_cgroup.host import HostPaths
     from otel_gpu_cgroup.model import Container, DeviceNode
@@ -24,17 +24,6 @@ if TYPE_CHECKING:
 _log: Final = logging.getLogger(__name__)
 _TRANSIENT: Final = "/run/systemd/transient"
 _UNITS: Final = (".scope", ".service")
-_TASKS: Final = "io.containerd.runtime.v2.task"
-_CONTAINERDS: Final = tuple(
-    f"{place}/{_TASKS}" for place in ("/run/containerd", "/run/docker/containerd/daemon", "/run/k3s/containerd")
-)
-"""Below each a folder for every namespace, such as k8s.io or moby, and in that one for every container's bundle."""
-_BUNDLES: Final = (
-    ("/run/containers/storage/overlay-containers", "userdata/config.json"),
-    ("/var/lib/containers/storage/overlay-containers", "userdata/config.json"),
-    ("/run/crun", "config.json"),
-)
-"""Where CRI-O and podman keep bundles, and crun a copy of the configuration: below a folder for every container."""
 
 
 class Fallbacks:
@@ -42,14 +31,14 @@ class Fallbacks:
 
     def __init__(self, host: HostPaths) -> None:
         self._host = host
-        self._places: list[tuple[str, str]] | None = None
+        self._bundles = Bundles(host)
         self._met: dict[str, tuple[tuple[int, ...], StatedPolicy | None]] = {}
         """What bundles said, of this cycle, by their files and what tells a changed file."""
         self._met_before: dict[str, tuple[tuple[int, ...], StatedPolicy | None]] = {}
 
     def begin_cycle(self) -> None:
         """Let go of what the last cycle did not meet."""
-        self._places = None
+        self._bundles.begin_cycle()
         self._met_before, self._met = self._met, {}
 
     def read(self, container: Container) -> StatedPolicy | None:
@@ -89,37 +78,15 @@ class Fallbacks:
     def _read_bundle(self, container: Container) -> StatedPolicy | None:
         if container.id is None:
             return None
-        for folder, file in self._bundle_places():
-            try:
-                return self._read_config(f"{folder}/{container.id}/{file}")
-            except Gone:
-                continue
-        return None
+        bundle = self._bundles.find(container.id)
+        return None if bundle is None else self._read_config(bundle)
 
-    def _bundle_places(self) -> list[tuple[str, str]]:
-        if self._places is None:
-            places = (*((folder, "config.json") for folder in self._namespaces()), *_BUNDLES)
-            self._places = [(os.fspath(self._host.under_root(folder)), file) for folder, file in places]
-        return self._places
-
-    def _namespaces(self) -> Iterator[str]:
-        for place in _CONTAINERDS:
-            try:
-                yield from (f"{place}/{name}" for name in read_names(self._host.under_root(place)))
-            except HostUnreadable:
-                continue
-
-    def _read_config(self, path: str) -> StatedPolicy | None:
-        """What a bundle's configuration says; parsed once, as it is long and does not change. Raises Gone."""
-        try:
-            status = os.stat(path)
-        except OSError as error:
-            raise unreadable(path, error) from error
-        state = (status.st_dev, status.st_ino, status.st_mtime_ns, status.st_size)
-        known = self._met.get(path) or self._met_before.get(path)
-        if known is None or known[0] != state:
-            known = (state, parse_bundle(read_text(path)))
-        self._met[path] = known
+    def _read_config(self, bundle: Bundle) -> StatedPolicy | None:
+        """What a bundle's configuration says; parsed once, as it is long and does not change. Raises HostUnreadable."""
+        known = self._met.get(bundle.path) or self._met_before.get(bundle.path)
+        if known is None or known[0] != bundle.state:
+            known = (bundle.state, parse_bundle(read_text(bundle.path)))
+        self._met[bundle.path] = known
         return known[1]
 
     def _read_nodes(self, container: Container) -> StatedPolicy | None:
