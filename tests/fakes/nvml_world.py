@@ -126,6 +126,7 @@ class World:
     driver_version: str = "580.65.06"
     nvml_version: str = "13.580.65.06"
     cuda_version: int = 13000
+    now: tuple[int, int] | None = None  # microseconds since 1970 and since boot; None: the kernel's clocks
     errors: Mapping[str, int | FakeError] = field(default_factory=dict)
     latency: Mapping[str, int] = field(default_factory=dict)
     hangs: tuple[str, ...] = ()
@@ -171,6 +172,8 @@ def _world_lines(world: World) -> Iterator[str]:
     yield f"driver {_text(world.driver_version)}"
     yield f"nvml {_text(world.nvml_version)}"
     yield f"cuda {world.cuda_version}"
+    if world.now is not None:
+        yield f"now {world.now[0]} {world.now[1]}"
     yield from _rule_lines(world.errors, world.latency, world.hangs)
     for gpu in world.gpus:
         yield from _gpu_lines(gpu)

@@ -32,15 +32,6 @@ static void in_child(void)
 
 __attribute__((constructor)) static void watch_forks(void) { pthread_atfork(before_fork, after_fork, in_child); }
 
-unsigned long long now_us(clockid_t clock)
-{
-    struct timespec now;
-    clock_gettime(clock, &now);
-    return (unsigned long long)now.tv_sec * 1000000 + (unsigned long long)now.tv_nsec / 1000;
-}
-
-clockid_t clock_of(const struct gpu *gpu) { return gpu->boottime_stamps ? CLOCK_BOOTTIME : CLOCK_REALTIME; }
-
 static void nap(unsigned us)
 {
     struct timespec time = {us / 1000000, (long)(us % 1000000) * 1000};

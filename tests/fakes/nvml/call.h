@@ -44,6 +44,8 @@ device_t handle_of(const char *uuid);
 /* Copy a string to the caller as NVML does: INSUFFICIENT_SIZE if it does not fit. */
 int copy_text(const char *text, char *out, unsigned size);
 
+/* The time of either clock; set_clock stops both at these microseconds, or lets the kernel's go on (0). */
+void set_clock(unsigned long long epoch, unsigned long long boottime);
 unsigned long long now_us(clockid_t clock);
 clockid_t clock_of(const struct gpu *gpu);
 

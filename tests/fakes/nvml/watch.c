@@ -20,6 +20,7 @@ static void forget(void)
 {
     world_free(&world);
     memset(&seen, 0, sizeof seen);
+    set_clock(0, 0);
     if (held)
         fclose(held);
     held = NULL;
@@ -34,6 +35,11 @@ static void load(const char *path)
     world.written_epoch = (unsigned long long)seen.st_mtim.tv_sec * 1000000 + (unsigned long long)seen.st_mtim.tv_nsec / 1000;
     world.written_boottime = world.written_epoch + now_us(CLOCK_BOOTTIME) - now_us(CLOCK_REALTIME);
     world_parse(&world, held, path);
+    set_clock(world.epoch, world.boottime);
+    if (world.epoch) {
+        world.written_epoch = world.epoch;
+        world.written_boottime = world.boottime;
+    }
 }
 
 struct world *world_current(void)

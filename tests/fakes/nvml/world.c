@@ -2,6 +2,7 @@
 /* The text form of the world, one fact a line: a keyword and its fields, separated by one space.
  *
  *   driver TEXT | nvml TEXT | cuda NUMBER                     versions
+ *   now EPOCH BOOTTIME                                        stops the clocks at these microseconds
  *   gpu UUID                                                  begins a GPU; its index is its place in the file
  *   name TEXT | serial TEXT | bus DOMAIN:BUS:DEVICE.0 | minor N | capability MAJOR MINOR
  *   memory TOTAL USED RESERVED                                bytes; USED without RESERVED, as in NVML's version 2
@@ -68,6 +69,12 @@ static int parse_gpu(struct world *world, const char *fields)
 static int parse_driver(struct world *world, const char *fields) { return parse_text(fields, world->driver); }
 static int parse_nvml(struct world *world, const char *fields) { return parse_text(fields, world->nvml); }
 static int parse_cuda(struct world *world, const char *fields) { return sscanf(fields, "%d", &world->cuda) == 1; }
+
+static int parse_now(struct world *world, const char *fields)
+{
+    return sscanf(fields, "%llu %llu", &world->epoch, &world->boottime) == 2;
+}
+
 static int parse_name(struct world *world, const char *fields) { return parse_text(fields, last_gpu(world)->name); }
 static int parse_serial(struct world *world, const char *fields) { return parse_text(fields, last_gpu(world)->serial); }
 static int parse_bus(struct world *world, const char *fields) { return parse_text(fields, last_gpu(world)->bus); }
@@ -207,6 +214,7 @@ static const struct keyword {
     {"driver", 0, parse_driver},
     {"nvml", 0, parse_nvml},
     {"cuda", 0, parse_cuda},
+    {"now", 0, parse_now},
     {"error", 0, parse_error},
     {"latency", 0, parse_latency},
     {"hang", 0, parse_hang},

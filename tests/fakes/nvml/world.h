@@ -63,6 +63,7 @@ struct world {
     int present, broken;
     char driver[TEXT_SIZE], nvml[TEXT_SIZE];
     int cuda;
+    unsigned long long epoch, boottime; /* what time it is, in microseconds of either clock; 0: what the kernel says */
     unsigned long long written_epoch, written_boottime; /* when the file was written, in microseconds of either clock */
     LIST(struct gpu) gpus;
     LIST(struct process) processes;
