@@ -17,7 +17,7 @@ WINDOW: Final = 10.0
 """Seconds that a duty cycle looks back, as in cAdvisor."""
 LONGEST_SAMPLE: Final = 1.0
 """Seconds between two samples at most (1/6 to 1, says nvml.h): a shorter window may hold none of a busy GPU."""
-_SLACK: Final = 1.0
+SLACK: Final = 1.0
 """Seconds by which a stamp may lie in the future: the driver's clock is read apart from ours."""
 MAX_PERCENT: Final = 100
 """Drivers have been seen to answer more; such an answer is none."""
@@ -40,6 +40,12 @@ class Instant:
     boot: float
 
 
+def age_of(stamp: int, now: Instant) -> float:
+    """Seconds since one stamp, on whichever clock it is nearer to; below 0 for the future."""
+    seconds = stamp / 1e6
+    return min((now.wall - seconds, now.boot - seconds), key=abs)
+
+
 def sample_ages(samples: Sequence[Sample], now: Instant) -> list[tuple[float, float]]:
     """Age in seconds and percent of every credible sample: not above 100 and not from the future."""
     if not samples:
@@ -47,7 +53,7 @@ def sample_ages(samples: Sequence[Sample], now: Instant) -> list[tuple[float, fl
     newest = max(sample.stamp for sample in samples) / 1e6
     clock = min((now.wall, now.boot), key=lambda reading: abs(reading - newest))
     aged = ((clock - sample.stamp / 1e6, sample.percent) for sample in samples)
-    return [(age, percent) for age, percent in aged if age >= -_SLACK and 0 <= percent <= MAX_PERCENT]
+    return [(age, percent) for age, percent in aged if age >= -SLACK and 0 <= percent <= MAX_PERCENT]
 
 
 def mean_percent(ages: Sequence[tuple[float, float]], window: float) -> float | None:

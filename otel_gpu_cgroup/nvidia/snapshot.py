@@ -12,9 +12,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from otel_gpu_cgroup.errors import NvmlDeviceLost, NvmlQueryFailed, NvmlUnsupported, ParseError
-from otel_gpu_cgroup.model import Gpu, GpuReading, GpuSnapshot, GpuUuid, Problem, Stage
+from otel_gpu_cgroup.model import Gpu, GpuProcess, GpuReading, GpuSnapshot, GpuUuid, Problem, Stage
 from otel_gpu_cgroup.nvidia.duty_cycle import LONGEST_SAMPLE, MAX_PERCENT, WINDOW, Instant, mean_percent, sample_ages
 from otel_gpu_cgroup.nvidia.nvml import Memory, Nvml, NvmlDevice
+from otel_gpu_cgroup.nvidia.process_use import ProcessUse
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -57,6 +58,9 @@ class _Listed:
     unsupported: set[str] = field(default_factory=set)
     read_at: float | None = None
     """Monotonic seconds of the previous reading."""
+    ages: Sequence[tuple[float, float]] = ()
+    """Of the utilization samples of this reading."""
+    use: ProcessUse = field(default_factory=ProcessUse)
     silent: bool = False
     """Whether it does not even say who it is any more; then it is who it was, and is asked nothing."""
 
@@ -81,7 +85,7 @@ class SnapshotReader:
 
         While NVML cannot even count them, they are who they were, and have no readings.
         """
-        taken_at = self._clock.monotonic()
+        taken_at, booted_at = self._clock.monotonic(), self._clock.instant().boot
         self._problems = []
         version = self._asked("NVML", self._nvml.driver_version)
         count = self._asked("NVML", self._nvml.device_count)
@@ -91,7 +95,7 @@ class SnapshotReader:
         readings = {gpu.uuid: self._read_gpu(gpu) for gpu in listed}
         self._list_anew = bool(self._problems)
         gpus = tuple(gpu.gpu for gpu in self._listed.values())
-        return GpuSnapshot(taken_at, gpus, readings, version, tuple(self._problems), count=count)
+        return GpuSnapshot(taken_at, gpus, readings, version, tuple(self._problems), count, booted_at)
 
     def _list(self, count: int) -> None:
         """Ask each GPU who it is; what the same set of GPUs does not support is not asked again.
@@ -108,6 +112,7 @@ class SnapshotReader:
         if listed.keys() == self._listed.keys():
             for uuid, known in self._listed.items():
                 listed[uuid].unsupported, listed[uuid].read_at = known.unsupported, known.read_at
+                listed[uuid].use = known.use
         self._listed, self._count = listed, count
 
     def _distinct(self, found: Sequence[_Listed | None]) -> dict[GpuUuid, _Listed]:
@@ -145,7 +150,10 @@ class SnapshotReader:
             rate = self._supported(listed, "rate", listed.device.utilization_rate)
             credible = None if rate is None or not 0 <= rate <= MAX_PERCENT else float(rate)
             duty_cycle, busy = (credible if value is None else value for value in (duty_cycle, busy))
-        return GpuReading(memory.total, memory.used, duty_cycle, None if busy is None else busy / 100)
+        processes, covered = self._processes(listed, memory.total)
+        return GpuReading(
+            memory.total, memory.used, duty_cycle, None if busy is None else busy / 100, processes, covered
+        )
 
     def _memory(self, listed: _Listed) -> Memory:
         """Total and used; a driver that says more is used than there is says nothing."""
@@ -161,8 +169,17 @@ class SnapshotReader:
         samples = self._supported(listed, "samples", listed.device.utilization_samples) or ()
         ages, now = sample_ages(samples, self._clock.instant()), self._clock.monotonic()
         since = WINDOW if listed.read_at is None else max(now - listed.read_at, LONGEST_SAMPLE)
-        listed.read_at = now
+        listed.read_at, listed.ages = now, ages
         return mean_percent(ages, WINDOW), mean_percent(ages, since)
+
+    def _processes(
+        self, listed: _Listed, memory_total: int | None
+    ) -> tuple[tuple[GpuProcess, ...] | None, float | None]:
+        """Every process and its use of the time since the previous pass, and of how much of it that is the mean."""
+        listing = self._supported(listed, "processes", listed.device.processes)
+        since = listed.use.ask_from(self._clock.instant())
+        samples = self._supported(listed, "process samples", partial(listed.device.process_samples, since))
+        return listed.use.join(listing, samples, listed.ages, self._clock.instant(), memory_total)
 
     def _supported(self, listed: _Listed, what: str, query: Callable[[], T]) -> T | None:
         """The answer; None when the GPU has no such thing (it is asked once) or failed (a Problem)."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from otel_gpu_cgroup.errors import NvmlQueryFailed, NvmlUnavailable
 from otel_gpu_cgroup.model import Gpu, GpuUuid, PciAddress
 from otel_gpu_cgroup.nvidia.duty_cycle import Sample
-from otel_gpu_cgroup.nvidia.nvml import Memory, NvmlDevice
+from otel_gpu_cgroup.nvidia.nvml import ListedProcess, Memory, NvmlDevice, ProcessSample
 from otel_gpu_cgroup.simulate.machine import DRIVER_VERSION, GPUS, MEMORY_TOTAL, MODEL, SimulatedGpu
 
 if TYPE_CHECKING:
@@ -83,3 +83,11 @@ class SimulatedDevice:
     def utilization_rate(self) -> int:
         """The value of this instant."""
         return self._gpu.percent(self._now())
+
+    def processes(self) -> tuple[ListedProcess, ...]:
+        """None."""
+        return ()
+
+    def process_samples(self, since: int) -> tuple[ProcessSample, ...]:  # noqa: ARG002  # there are none
+        """None."""
+        return ()

@@ -21,7 +21,7 @@ from otel_gpu_cgroup.model import (
 )
 from otel_gpu_cgroup.nvidia.duty_cycle import Instant, Sample
 from otel_gpu_cgroup.nvidia.manager import NvidiaManager
-from otel_gpu_cgroup.nvidia.nvml import Memory
+from otel_gpu_cgroup.nvidia.nvml import ListedProcess, Memory, ProcessSample
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -66,6 +66,12 @@ class Card:
     def utilization_rate(self) -> int:
         self._fail("rate")
         return self.rate
+
+    def processes(self) -> tuple[ListedProcess, ...]:
+        return ()
+
+    def process_samples(self, since: int) -> tuple[ProcessSample, ...]:
+        return ()
 
     def _fail(self, query: str) -> None:
         if query in self.errors:

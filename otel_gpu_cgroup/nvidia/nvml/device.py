@@ -12,7 +12,8 @@ from otel_gpu_cgroup.model import Gpu, GpuUuid
 from otel_gpu_cgroup.nvidia.duty_cycle import Sample
 from otel_gpu_cgroup.nvidia.nodes import parse_pci_address
 from otel_gpu_cgroup.nvidia.nvml.asking import ask, available, failure, if_told
-from otel_gpu_cgroup.nvidia.nvml.interface import Memory
+from otel_gpu_cgroup.nvidia.nvml.interface import ListedProcess, Memory, ProcessSample
+from otel_gpu_cgroup.nvidia.nvml.processes import ProcessLists, read_process_samples
 from otel_gpu_cgroup.printable import printable
 
 _SAMPLE_FIELDS: Final = {
@@ -30,6 +31,7 @@ class PyNvmlDevice:
         self._index = index
         self._handle = handle
         self._memory_version: int | None = pynvml.nvmlMemory_v2
+        self._lists = ProcessLists(handle)
 
     def identity(self) -> Gpu:
         """Raises when the minor number or the UUID is not told: nothing can be joined without."""
@@ -71,3 +73,11 @@ class PyNvmlDevice:
     def utilization_rate(self) -> int:
         """The `gpu` part of the utilization rates."""
         return int(ask("utilization rates", lambda: pynvml.nvmlDeviceGetUtilizationRates(self._handle)).gpu)
+
+    def processes(self) -> tuple[ListedProcess, ...]:
+        """A list that this device does not have is asked for once; without that of compute processes there is none."""
+        return self._lists.read()
+
+    def process_samples(self, since: int) -> tuple[ProcessSample, ...]:
+        """One a process, as a rule: the mean over what the driver keeps from `since` on."""
+        return read_process_samples(self._handle, since)

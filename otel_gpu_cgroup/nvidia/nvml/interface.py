@@ -60,6 +60,14 @@ class NvmlDevice(Protocol):
         """Percent of the driver's last sample period (1/6 s to 1 s) in which a kernel ran."""
         ...
 
+    def processes(self) -> tuple[ListedProcess, ...]:
+        """The entries of all of the driver's lists as they are: a process that is in two of them is here twice."""
+        ...
+
+    def process_samples(self, since: int) -> tuple[ProcessSample, ...]:
+        """What processes did after the driver's stamp `since` (0: all that it still keeps); empty: nobody did."""
+        ...
+
 
 class Nvml(Protocol):
     """The driver's management library."""

@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pure: the driver's lists of processes and samples of their use become one entry a process.
+
+What nobody said is None: a process without a sample was idle only where the driver tells of those that were not.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from otel_gpu_cgroup.model import GpuProcess
+from otel_gpu_cgroup.nvidia.duty_cycle import LONGEST_SAMPLE, MAX_PERCENT, SLACK, WINDOW, Instant, age_of
+from otel_gpu_cgroup.nvidia.nvml.interface import ListedProcess
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from otel_gpu_cgroup.nvidia.nvml import ProcessSample
+
+    Use = Mapping[int, Sequence[tuple[float, float]]]
+    """By pid, age in seconds and percent of every credible sample."""
+
+_MOST_PID: Final = 2**31 - 1
+
+
+class ProcessUse:
+    """What is remembered of the processes of one device from pass to pass."""
+
+    def __init__(self) -> None:
+        self._seen = 0
+        self._read_at: float | None = None
+
+    def ask_from(self, now: Instant) -> int:
+        """The driver's stamp after which samples are new; 0 before the first, and when the clock was set back."""
+        if age_of(self._seen, now) < -SLACK:
+            self._seen = 0
+        return self._seen
+
+    def join(
+        self,
+        listed: Iterable[ListedProcess] | None,
+        samples: Iterable[ProcessSample] | None,
+        ages: Sequence[tuple[float, float]],
+        now: Instant,
+        memory_total: int | None,
+    ) -> tuple[tuple[GpuProcess, ...] | None, float | None]:
+        """Every process, and the seconds up to now that their utilization is the mean of; None for what is not told.
+
+        `ages` are those of the device's own samples, newest or oldest first.
+        """
+        elapsed = None if self._read_at is None else now.boot - self._read_at
+        self._read_at = now.boot
+        use = None if samples is None else self._use(tuple(samples), WINDOW if elapsed is None else elapsed, now)
+        is_told = use is not None and not _is_awaited(ages, elapsed)
+        if listed is None:
+            return None, None
+        merged = merge(listed, memory_total)
+        processes = tuple(_process(merged[pid], use, is_told=is_told, now=now) for pid in sorted(merged))
+        return processes, covered_seconds(ages, elapsed) if is_told else None
+
+    def _use(self, samples: Sequence[ProcessSample], window: float, now: Instant) -> Use:
+        use = recent(samples, self._seen, window, now)
+        past = (sample.stamp for sample in samples if age_of(sample.stamp, now) >= -SLACK)
+        self._seen = max(past, default=self._seen)
+        return use
+
+
+def merge(listed: Iterable[ListedProcess], memory_total: int | None) -> dict[int, ListedProcess]:
+    """One entry a process of those that can be; a list repeats another's bytes, so the most of them is what it has."""
+    merged: dict[int, ListedProcess] = {}
+    for entry in listed:
+        if not 0 < entry.pid <= _MOST_PID:
+            continue
+        known = merged.get(entry.pid, entry)
+        memories = [it.memory for it in (known, entry) if it.memory is not None]
+        possible = [memory for memory in memories if memory_total is None or memory <= memory_total]
+        is_mps = known.is_mps or entry.is_mps
+        merged[entry.pid] = ListedProcess(entry.pid, max(possible, default=None), is_mps)
+    return merged
+
+
+def recent(samples: Iterable[ProcessSample], seen: int, window: float, now: Instant) -> Use:
+    """The samples of the last `window` seconds with stamps after `seen`; a process of which none can be has ()."""
+    use: dict[int, list[tuple[float, float]]] = {}
+    for sample in samples:
+        age = age_of(sample.stamp, now)
+        if sample.stamp <= seen or age > window:
+            continue
+        kept = use.setdefault(sample.pid, [])
+        if age >= -SLACK and 0 <= sample.percent <= MAX_PERCENT:
+            kept.append((age, sample.percent))
+    return use
+
+
+def covered_seconds(ages: Sequence[tuple[float, float]], elapsed: float | None) -> float | None:
+    """How much of the time since the previous pass the driver still has samples of; all of it when it keeps none.
+
+    It keeps none of a GPU that is idle for long; None in the first pass.
+    """
+    if elapsed is None:
+        return None
+    oldest = max((age for age, _ in ages), default=elapsed)
+    return min(max(oldest, 0.0), elapsed)
+
+
+def _is_awaited(ages: Sequence[tuple[float, float]], elapsed: float | None) -> bool:
+    """Whether the driver may not have sampled at all since the previous pass, as that was too short ago."""
+    newest = min((age for age, _ in ages), default=None)
+    return elapsed is not None and newest is not None and elapsed < newest <= LONGEST_SAMPLE
+
+
+def _process(entry: ListedProcess, use: Use | None, *, is_told: bool, now: Instant) -> GpuProcess:
+    """The time of an MPS client is often its server's for the driver: without a sample nobody can tell it."""
+    found = None if use is None else use.get(entry.pid)
+    if found:
+        mean = sum(percent for _, percent in found) / len(found)
+        oldest = max(age for age, _ in found)
+        return GpuProcess(entry.pid, entry.memory, mean / 100, now.boot - oldest)
+    is_idle = is_told and found is None and not entry.is_mps
+    return GpuProcess(entry.pid, entry.memory, 0.0 if is_idle else None)
