@@ -70,7 +70,7 @@ class Card:
     def processes(self) -> tuple[ListedProcess, ...]:
         return ()
 
-    def process_samples(self, since: int) -> tuple[ProcessSample, ...]:
+    def process_samples(self, since: int) -> tuple[ProcessSample, ...]:  # noqa: ARG002
         return ()
 
     def _fail(self, query: str) -> None:
