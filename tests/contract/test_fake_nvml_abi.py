@@ -52,8 +52,13 @@ STRUCTURES = (
     ),
     Twin("struct device_attributes", "nvmlDeviceAttributes_t", "c_nvmlDeviceAttributes"),
     Twin("struct temperature", "nvmlTemperature_v1_t", "c_nvmlTemperature_v1_t"),
+    Twin("struct gpm_support", "nvmlGpmSupport_t", "c_nvmlGpmSupport_t"),
+    Twin("struct gpm_metric", "nvmlGpmMetric_t", "c_nvmlGpmMetric_t"),
     Twin("struct field_value", "nvmlFieldValue_t", "c_nvmlFieldValue_t"),
 )
+
+WITHOUT_AN_END = Twin("struct gpm_metrics", "nvmlGpmMetricsGet_t", "c_nvmlGpmMetricsGet_t")
+"""Its array has another length in each version."""
 
 VALUE_TYPES = (
     "DOUBLE",
@@ -79,6 +84,7 @@ CONSTANTS = (
         Twin(name, f"NVML_ERROR_{name}", f"NVML_ERROR_{name}")
         for name in re.findall(r"^    ([A-Z_]+) = [1-9]\d*,$", OWN_HEADER.read_text(), re.MULTILINE)
     ),
+    Twin("GPM_METRIC_GRAPHICS_UTIL", "NVML_GPM_METRIC_GRAPHICS_UTIL", "NVML_GPM_METRIC_GRAPHICS_UTIL"),
     *(Twin(name, f"NVML_VALUE_TYPE_{name}", f"NVML_VALUE_TYPE_{name}") for name in VALUE_TYPES),
 )
 
@@ -135,6 +141,17 @@ def test_structures_are_laid_out_as_in_nvidias_header(tmp_path: Path) -> None:
     own = dict(ChainMap(*(layout_in_c(twin, twin.own) for twin in twins)))
     theirs = dict(ChainMap(*(layout_in_c(twin, twin.header) for twin in twins)))
     assert evaluate(own, OWN_HEADER, tmp_path) == evaluate(theirs, nvidia_header(), tmp_path)
+
+
+def test_a_structure_that_ends_with_an_array_has_its_fields_where_they_should_be(tmp_path: Path) -> None:
+    own = layout_in_c(WITHOUT_AN_END, WITHOUT_AN_END.own)
+    theirs = layout_in_c(WITHOUT_AN_END, WITHOUT_AN_END.header)
+    bindings = layout_of_binding(WITHOUT_AN_END)
+    for layout in (own, theirs, bindings):
+        del layout[WITHOUT_AN_END.own]
+    measured = evaluate(own, OWN_HEADER, tmp_path)
+    assert measured == bindings
+    assert measured == evaluate(theirs, nvidia_header(), tmp_path)
 
 
 def test_version_words_and_codes_are_pynvmls(tmp_path: Path) -> None:

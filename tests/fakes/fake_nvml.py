@@ -102,8 +102,8 @@ def environment(library_dir: Path, world_file: Path, counts_file: Path | None = 
 def read_counts(path: Path) -> dict[str, int]:
     """Calls by function so far, also of a running process; a name never counted is 0.
 
-    Besides the functions: `in_flight` (calls inside now), `references` (initialisations not taken back) and
-    `shutdown_while_in_flight`. Empty before the first call.
+    Besides the functions: `in_flight` (calls inside now), `references` (initialisations not taken back),
+    `shutdown_while_in_flight` and `gpm_samples` (buffers not freed). Empty before the first call.
     """
     if not path.exists():
         return Counter()

@@ -47,6 +47,19 @@ class FakeShare:
     age_us: int = 0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FakeGrant:
+    """What a process is given of the multiprocessors, in percent, between two times since boot in microseconds.
+
+    Process utilization is then the mean over the ticks that the caller has not seen.
+    """
+
+    pid: int
+    sm: int
+    start: int
+    end: int
+
+
 @dataclass(frozen=True, slots=True)
 class Steady:
     """Utilization samples without end, six a second, taking the values in turn; the last 100 are held."""
@@ -72,7 +85,11 @@ class FakeMemory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FakeInstance:
-    """A MIG device: one compute instance in one of its GPU's slots."""
+    """A MIG device: one compute instance in one of its GPU's slots.
+
+    `made` tells it from an earlier one in the same place, which has the same UUID and other handles; `busy` is percent
+    of the time, for Hopper's performance counters; `errors` are those of calls about this instance alone.
+    """
 
     slot: int
     uuid: str
@@ -82,6 +99,9 @@ class FakeInstance:
     compute_slices: int = 1
     memory: FakeMemory = FakeMemory(total=10 * GIB)
     profile: str = "1g.10gb"
+    busy: float = 0
+    made: int = 0
+    errors: Mapping[str, int | FakeError] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +110,7 @@ class FakeGpu:
 
     `instances` None is MIG not on, () MIG on and empty; `mig_off` tells that a GPU knows MIG which is not on.
     `unsupported`, `hangs` and the keys of `errors` and `latency` (microseconds) are fnmatch patterns of NVML
-    function names, for calls about this GPU or its instances.
+    function names, for calls about this GPU or its instances; `own_errors` are of calls about the GPU itself alone.
     """
 
     uuid: str
@@ -109,11 +129,14 @@ class FakeGpu:
     value_type: int = 1  # NVML's nvmlValueType_t: unsigned int
     processes: tuple[FakeProcess, ...] = ()
     shares: tuple[FakeShare, ...] = ()
+    grants: tuple[FakeGrant, ...] = ()
+    lag: int = 0  # microseconds after which the samples of grants are there
     instances: tuple[FakeInstance, ...] | None = None
     mig_off: bool = False
     mig_slots: int = 7
     unsupported: tuple[str, ...] = ()
     errors: Mapping[str, int | FakeError] = field(default_factory=dict)
+    own_errors: Mapping[str, int | FakeError] = field(default_factory=dict)
     latency: Mapping[str, int] = field(default_factory=dict)
     hangs: tuple[str, ...] = ()
 
@@ -195,8 +218,13 @@ def _gpu_lines(gpu: FakeGpu) -> Iterator[str]:
         yield f"process {process.kind} {process.pid} {known}"
     for share in gpu.shares:
         yield f"share {share.pid} {share.sm} {share.memory} {share.encoder} {share.decoder} {share.age_us}"
+    for grant in gpu.grants:
+        yield f"grant {grant.pid} {grant.sm} {grant.start} {grant.end}"
+    if gpu.lag:
+        yield f"lag {gpu.lag}"
     yield from _mig_lines(gpu)
     yield from _rule_lines(dict.fromkeys(gpu.unsupported, 3) | dict(gpu.errors), gpu.latency, gpu.hangs)
+    yield from _error_lines(gpu.own_errors, gpu.uuid)
 
 
 def _sample_lines(gpu: FakeGpu) -> Iterator[str]:
@@ -216,8 +244,9 @@ def _mig_lines(gpu: FakeGpu) -> Iterator[str]:
         return
     yield f"mig on {gpu.mig_slots}"
     for it in gpu.instances:
-        numbers = f"{it.slot} {it.gi} {it.ci} {it.slices} {it.compute_slices}"
-        yield f"instance {numbers} {_memory(it.memory)} {_word(it.uuid)} {_word(it.profile)}"
+        numbers = f"{it.slot} {it.gi} {it.ci} {it.slices} {it.compute_slices} {it.made}"
+        yield f"instance {numbers} {_memory(it.memory)} {it.busy} {_word(it.uuid)} {_word(it.profile)}"
+        yield from _error_lines(it.errors, it.uuid)
 
 
 def _memory(memory: FakeMemory) -> str:
@@ -227,10 +256,14 @@ def _memory(memory: FakeMemory) -> str:
 def _rule_lines(
     errors: Mapping[str, int | FakeError], latency: Mapping[str, int], hangs: tuple[str, ...]
 ) -> Iterator[str]:
-    for pattern, error in errors.items():
-        failure = error if isinstance(error, FakeError) else FakeError(error)
-        yield f"error {pattern} {failure.code} {failure.after}"
+    yield from _error_lines(errors)
     for pattern, microseconds in latency.items():
         yield f"latency {pattern} {microseconds}"
     for pattern in hangs:
         yield f"hang {pattern}"
+
+
+def _error_lines(errors: Mapping[str, int | FakeError], uuid: str = "") -> Iterator[str]:
+    for pattern, error in errors.items():
+        failure = error if isinstance(error, FakeError) else FakeError(error)
+        yield f"error {pattern} {failure.code} {failure.after} {_word(uuid)}".rstrip()

@@ -93,3 +93,31 @@ def test_mig_off_and_mig_unknown(driver: FakeDriver) -> None:
     assert ask("nvmlDeviceGetMigMode(h), nvmlDeviceGetMaxMigDeviceCount(h)") == [[0, 0], 0]
     driver.show(GPU)
     assert ask.error("nvmlDeviceGetMigMode(h)").code == 3
+
+
+def test_an_instance_made_anew_needs_another_handle_though_its_uuid_is_the_same(driver: FakeDriver) -> None:
+    first = FakeInstance(slot=0, uuid="MIG-x", gi=1, slices=3, compute_slices=3, profile="3g.40gb")
+    ask = driver.start(replace(GPU, instances=(first,)))
+    ask("(i := nvmlDeviceGetMigDeviceHandleByIndex(h, 0)) and None")
+    driver.show(replace(GPU, instances=(replace(first, slices=4, profile="4g.40gb", made=1),)))
+    assert ask.error("nvmlDeviceGetUUID(i)").code == 2
+    assert ask("nvmlDeviceGetName(nvmlDeviceGetMigDeviceHandleByIndex(h, 0))").endswith("MIG 4g.40gb")
+
+
+def test_the_handle_of_a_slot_is_used_again(driver: FakeDriver) -> None:
+    first, second = FakeInstance(slot=0, uuid="MIG-x", gi=7), FakeInstance(slot=1, uuid="MIG-y", gi=8)
+    ask = driver.start(replace(GPU, instances=(first, second)))
+    ask("(i := nvmlDeviceGetMigDeviceHandleByIndex(h, 1)) and None")
+    driver.show(replace(GPU, instances=(replace(second, slot=0), FakeInstance(slot=1, uuid="MIG-z", gi=9))))
+    assert ask("nvmlDeviceGetUUID(i)") == "MIG-y"
+    assert ask("nvmlDeviceGetUUID(nvmlDeviceGetMigDeviceHandleByIndex(h, 1))") == "MIG-z"
+    assert ask("nvmlDeviceGetUUID(i)") == "MIG-z"
+
+
+def test_errors_of_one_instance_and_of_the_gpu_itself(driver: FakeDriver) -> None:
+    failing = FakeInstance(slot=0, uuid="MIG-x", gi=7, errors={"nvmlDeviceGetMigDeviceHandleByIndex": 999})
+    well = FakeInstance(slot=1, uuid="MIG-y", gi=8, memory=FakeMemory(total=10, used=4))
+    ask = driver.start(replace(GPU, instances=(failing, well), own_errors={"nvmlDeviceGetMemoryInfo*": 4}))
+    assert ask.error("nvmlDeviceGetMigDeviceHandleByIndex(h, 0)").code == 999
+    assert ask.error("nvmlDeviceGetMemoryInfo(h)").code == 4
+    assert ask("nvmlDeviceGetMemoryInfo(nvmlDeviceGetMigDeviceHandleByIndex(h, 1)).used") == 4

@@ -101,6 +101,27 @@ struct device_attributes {
     unsigned long long memorySizeMB;
 };
 
+#define GPM_METRIC_GRAPHICS_UTIL 1
+
+struct gpm_support {
+    unsigned version, isSupportedDevice;
+};
+
+struct gpm_metric {
+    unsigned metricId;
+    int nvmlReturn;
+    double value;
+    struct {
+        char *shortName, *longName, *unit;
+    } metricInfo;
+};
+
+struct gpm_metrics {
+    unsigned version, numMetrics;
+    void *sample1, *sample2;
+    struct gpm_metric metrics[]; /* of NVML_GPM_METRIC_MAX, which each version has its own of */
+};
+
 struct temperature {
     unsigned version, sensorType;
     int temperature;

@@ -8,9 +8,13 @@
 #define HANDLE_COUNT 4096
 #define HANG_NAP_US 5000
 
+#define NO_SLOT (-1)
+
 struct handle {
     unsigned generation;
-    char uuid[TEXT_SIZE];
+    char gpu[TEXT_SIZE], uuid[TEXT_SIZE];
+    int slot; /* NO_SLOT for a GPU */
+    unsigned made;
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -55,14 +59,25 @@ void library_release(void)
     count_add(REFERENCES, -1);
 }
 
-device_t handle_of(const char *uuid)
+static struct handle *handle_at(const char *gpu, int slot)
 {
-    for (unsigned i = generation_start; i != handles_used; i++)
-        if (strcmp(handles[i % HANDLE_COUNT].uuid, uuid) == 0)
-            return &handles[i % HANDLE_COUNT];
-    struct handle *handle = &handles[handles_used++ % HANDLE_COUNT];
+    for (unsigned i = generation_start; i != handles_used; i++) {
+        struct handle *handle = &handles[i % HANDLE_COUNT];
+        if (strcmp(handle->gpu, gpu) == 0 && handle->slot == slot)
+            return handle;
+    }
+    return &handles[handles_used++ % HANDLE_COUNT];
+}
+
+device_t handle_of(const struct gpu *gpu, const struct instance *instance)
+{
+    int slot = instance ? (int)instance->slot : NO_SLOT;
+    struct handle *handle = handle_at(gpu->uuid, slot);
     handle->generation = generation;
-    strcpy(handle->uuid, uuid);
+    handle->slot = slot;
+    handle->made = instance ? instance->made : 0;
+    strcpy(handle->gpu, gpu->uuid);
+    strcpy(handle->uuid, instance ? instance->uuid : gpu->uuid);
     return handle;
 }
 
@@ -107,15 +122,19 @@ static int locate_bus(struct call *call, const char *wanted)
     return NOT_FOUND;
 }
 
-/* A handle whose GPU left the world is lost; one whose instance was destroyed, or of an earlier initialisation, is invalid. */
+/* A handle whose GPU left the world is lost; one whose instance was destroyed, even if an equal one was made since, or
+ * of an earlier initialisation, is invalid. */
 static int locate_handle(struct call *call, const void *key)
 {
     const struct handle *handle = valid_handle(key);
     if (!handle)
         return INVALID_ARGUMENT;
-    if (locate_uuid(call, handle->uuid) == SUCCESS)
+    int located = locate_uuid(call, handle->uuid);
+    if (located == SUCCESS && (!call->instance || call->instance->made == handle->made))
         return SUCCESS;
-    return strncmp(handle->uuid, "MIG-", 4) == 0 ? INVALID_ARGUMENT : GPU_IS_LOST;
+    call->instance = NULL;
+    call->gpu = NULL;
+    return handle->slot != NO_SLOT ? INVALID_ARGUMENT : GPU_IS_LOST;
 }
 
 static int locate(struct call *call, struct target target)
@@ -131,13 +150,21 @@ static int locate(struct call *call, struct target target)
     }
 }
 
+static int is_about(const struct rule *rule, const struct call *call)
+{
+    if (rule->uuid[0] == '\0')
+        return 1;
+    const char *uuid = call->instance ? call->instance->uuid : call->gpu ? call->gpu->uuid : "";
+    return strcmp(rule->uuid, uuid) == 0;
+}
+
 static struct rule *next_rule(const struct call *call, enum rule_kind kind, struct rule *after)
 {
     struct world *world = call->world;
     struct rule *rule = after ? after + 1 : world->rules.items;
     int gpu = call->gpu ? (int)(call->gpu - world->gpus.items) : EVERY_GPU;
     for (; rule < world->rules.items + world->rules.count; rule++)
-        if (rule->kind == kind && (rule->gpu == EVERY_GPU || rule->gpu == gpu)
+        if (rule->kind == kind && (rule->gpu == EVERY_GPU || rule->gpu == gpu) && is_about(rule, call)
             && fnmatch(rule->pattern, function_names[call->function], 0) == 0)
             return rule;
     return NULL;
@@ -145,7 +172,7 @@ static struct rule *next_rule(const struct call *call, enum rule_kind kind, stru
 
 static int initialises(enum function function) { return function == FN_nvmlInitWithFlags || function == FN_nvmlInit_v2; }
 
-static int ruled_error(const struct call *call)
+int ruled_error(const struct call *call)
 {
     for (struct rule *rule = next_rule(call, FAIL, NULL); rule; rule = next_rule(call, FAIL, rule))
         if (rule->met++ >= rule->after)

@@ -38,8 +38,13 @@ int call_finish(struct call *call);
 void library_acquire(void);
 void library_release(void);
 
-/* The handle of a GPU or instance; equal UUIDs give equal handles until the library was shut down. */
-device_t handle_of(const char *uuid);
+/* The handle of a GPU, or of an instance that is asked for by slot; the same until the library was shut down.
+ *
+ * As the header warns, a slot's handle is used again for the instance that is asked for next in this slot. */
+device_t handle_of(const struct gpu *gpu, const struct instance *instance);
+
+/* What the rules answer to the call in place of values; SUCCESS when none does. */
+int ruled_error(const struct call *call);
 
 /* Copy a string to the caller as NVML does: INSUFFICIENT_SIZE if it does not fit. */
 int copy_text(const char *text, char *out, unsigned size);

@@ -11,7 +11,7 @@
 #define FUNCTION_NAME(name) #name,
 const char *const function_names[FUNCTION_COUNT] = {FUNCTIONS(FUNCTION_NAME)};
 
-static const char *const extra_names[] = {"in_flight", "references", "shutdown_while_in_flight"};
+static const char *const extra_names[] = {"in_flight", "references", "shutdown_while_in_flight", "gpm_samples"};
 
 struct record {
     char name[56];

@@ -10,6 +10,7 @@ enum extra_count {
     IN_FLIGHT = FUNCTION_COUNT, /* calls that have entered and not returned */
     REFERENCES,                 /* initialisations that no shutdown has taken back */
     SHUTDOWN_WHILE_IN_FLIGHT,   /* shutdowns that arrived while another call of the same process was inside */
+    GPM_SAMPLES,                /* sample buffers that were allocated and not freed */
     COUNT_TOTAL,
 };
 

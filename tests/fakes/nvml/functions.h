@@ -70,7 +70,13 @@
     X(nvmlDeviceGetDisplayActive)                   \
     X(nvmlDeviceGetTotalEccErrors)                  \
     X(nvmlDeviceGetCurrentClocksEventReasons)       \
-    X(nvmlDeviceGetFieldValues)
+    X(nvmlDeviceGetFieldValues)                     \
+    X(nvmlGpmQueryDeviceSupport)                    \
+    X(nvmlGpmSampleAlloc)                           \
+    X(nvmlGpmSampleFree)                            \
+    X(nvmlGpmSampleGet)                             \
+    X(nvmlGpmMigSampleGet)                          \
+    X(nvmlGpmMetricsGet)
 
 #define FUNCTION_NUMBER(name) FN_##name,
 enum function { FUNCTIONS(FUNCTION_NUMBER) FUNCTION_COUNT };

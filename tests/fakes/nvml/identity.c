@@ -18,7 +18,7 @@ EXPORT int nvmlDeviceGetCount_v2(unsigned *count)
 static int give_handle(struct call call, device_t *device)
 {
     if (call.answer == SUCCESS)
-        *device = handle_of(call.instance ? call.instance->uuid : call.gpu->uuid);
+        *device = handle_of(call.gpu, call.instance);
     return call_finish(&call);
 }
 

@@ -40,7 +40,9 @@ EXPORT int nvmlDeviceGetMigDeviceHandleByIndex(device_t device, unsigned index, 
     if (call.answer == SUCCESS)
         call.answer = call.instance ? INVALID_ARGUMENT : find_slot(&call, index);
     if (call.answer == SUCCESS)
-        *instance = handle_of(call.instance->uuid);
+        call.answer = ruled_error(&call); /* now it is about the instance */
+    if (call.answer == SUCCESS)
+        *instance = handle_of(call.gpu, call.instance);
     return call_finish(&call);
 }
 
@@ -79,7 +81,7 @@ EXPORT int nvmlDeviceGetDeviceHandleFromMigDeviceHandle(device_t instance, devic
 {
     struct call call = instance_only(DEVICE_CALL(nvmlDeviceGetDeviceHandleFromMigDeviceHandle, instance));
     if (call.answer == SUCCESS)
-        *device = handle_of(call.gpu->uuid);
+        *device = handle_of(call.gpu, NULL);
     return call_finish(&call);
 }
 

@@ -13,13 +13,17 @@
  *   samples at AGE:VALUE...                                   taken AGE microseconds before the file was written
  *   process compute|graphics|mps PID MEMORY|- GI|- CI|-       - is NVML's "not available"
  *   share PID SM MEMORY ENCODER DECODER AGE                   a process's utilization, AGE microseconds old when read
+ *   grant PID SM FROM UNTIL                                   what a process is given, in microseconds since boot; with
+ *                                                             grants, utilization is the mean of those not seen yet
+ *   lag MICROSECONDS                                          after which the samples of grants are there
  *   mig off | mig on SLOTS                                    without it the GPU knows no MIG
- *   instance SLOT GI CI SLICES COMPUTE_SLICES TOTAL USED RESERVED UUID PROFILE
- *   error PATTERN CODE AFTER                                  answer CODE once AFTER such calls were let through
+ *   instance SLOT GI CI SLICES COMPUTE_SLICES MADE TOTAL USED RESERVED BUSY UUID PROFILE
+ *   error PATTERN CODE AFTER [UUID]                           answer CODE once AFTER such calls were let through
  *   latency PATTERN MICROSECONDS                              sleep before answering; several rules add up
  *   hang PATTERN                                              answer only once a newer file no longer says so
  *
- * The last three are rules: of every call before the first gpu line, of this GPU's (and its instances') calls after it.
+ * The last three are rules: of every call before the first gpu line, of this GPU's (and its instances') calls after it,
+ * of the calls about one of them alone where its UUID is given.
  * PATTERN is fnmatch(3) on the function's name, so nvmlDeviceGet* works. The count of AFTER starts anew with each file.
  * TEXT, UUID and PROFILE are percent-encoded; a line that starts with # is a comment. */
 #include "world.h"
@@ -163,6 +167,20 @@ static int parse_share(struct world *world, const char *fields)
                   &share->decoder, &share->age) == 6;
 }
 
+void world_add_share(struct world *world, struct share share) { *APPEND(world->shares) = share; }
+
+static int parse_grant(struct world *world, const char *fields)
+{
+    struct grant *grant = APPEND(world->grants);
+    grant->gpu = world->gpus.count - 1;
+    return sscanf(fields, "%u %u %llu %llu", &grant->pid, &grant->sm, &grant->from, &grant->until) == 4;
+}
+
+static int parse_lag(struct world *world, const char *fields)
+{
+    return sscanf(fields, "%llu", &last_gpu(world)->lag) == 1;
+}
+
 static int parse_mig(struct world *world, const char *fields)
 {
     struct gpu *gpu = last_gpu(world);
@@ -176,8 +194,9 @@ static int parse_instance(struct world *world, const char *fields)
     struct instance *it = APPEND(world->instances);
     char uuid[3 * TEXT_SIZE], profile[3 * TEXT_SIZE];
     it->gpu = world->gpus.count - 1;
-    return sscanf(fields, "%u %u %u %u %u %llu %llu %llu %287s %287s", &it->slot, &it->gi, &it->ci, &it->slices,
-                  &it->compute_slices, &it->memory.total, &it->memory.used, &it->memory.reserved, uuid, profile) == 10
+    return sscanf(fields, "%u %u %u %u %u %u %llu %llu %llu %lf %287s %287s", &it->slot, &it->gi, &it->ci, &it->slices,
+                  &it->compute_slices, &it->made, &it->memory.total, &it->memory.used, &it->memory.reserved, &it->busy,
+                  uuid, profile) == 12
            && parse_text(uuid, it->uuid) && parse_text(profile, it->profile);
 }
 
@@ -192,7 +211,9 @@ static struct rule *new_rule(struct world *world, enum rule_kind kind)
 static int parse_error(struct world *world, const char *fields)
 {
     struct rule *rule = new_rule(world, FAIL);
-    return sscanf(fields, "%95s %u %u", rule->pattern, &rule->value, &rule->after) == 3;
+    char uuid[3 * TEXT_SIZE] = "";
+    return sscanf(fields, "%95s %u %u %287s", rule->pattern, &rule->value, &rule->after, uuid) >= 3
+           && parse_text(uuid, rule->uuid);
 }
 
 static int parse_latency(struct world *world, const char *fields)
@@ -231,6 +252,8 @@ static const struct keyword {
     {"samples", 1, parse_samples},
     {"process", 1, parse_process},
     {"share", 1, parse_share},
+    {"grant", 1, parse_grant},
+    {"lag", 1, parse_lag},
     {"mig", 1, parse_mig},
     {"instance", 1, parse_instance},
 };
@@ -267,6 +290,7 @@ void world_free(struct world *world)
     free(world->gpus.items);
     free(world->processes.items);
     free(world->shares.items);
+    free(world->grants.items);
     free(world->instances.items);
     free(world->rules.items);
     memset(world, 0, sizeof *world);

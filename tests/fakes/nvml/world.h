@@ -27,6 +27,7 @@ struct gpu {
     unsigned long long sample_ages[SAMPLE_CAPACITY];
     int mig_capable, mig_on;
     unsigned mig_slots;
+    unsigned long long lag; /* microseconds after which the samples of grants are there */
 };
 
 enum process_kind { COMPUTE, GRAPHICS, MPS };
@@ -41,12 +42,22 @@ struct share {
     int gpu;
     unsigned pid, sm, memory, encoder, decoder;
     unsigned long long age;
+    unsigned long long stamp; /* of the last tick, in a share made from grants; else 0 */
+};
+
+/* What a process is given of the multiprocessors, in percent, while the time since boot is later than from, up to until. */
+struct grant {
+    int gpu;
+    unsigned pid, sm;
+    unsigned long long from, until;
 };
 
 struct instance {
     int gpu;
     unsigned slot, gi, ci, slices, compute_slices;
+    unsigned made; /* tells an instance from an earlier one that had the same place and so the same UUID */
     struct memory_use memory;
+    double busy;
     char uuid[TEXT_SIZE], profile[TEXT_SIZE];
 };
 
@@ -55,7 +66,7 @@ enum rule_kind { FAIL, DELAY, HANG };
 struct rule {
     int gpu;
     enum rule_kind kind;
-    char pattern[TEXT_SIZE];
+    char pattern[TEXT_SIZE], uuid[TEXT_SIZE]; /* without a UUID: of all the GPU's calls, and its instances' */
     unsigned value, after, met;
 };
 
@@ -68,6 +79,7 @@ struct world {
     LIST(struct gpu) gpus;
     LIST(struct process) processes;
     LIST(struct share) shares;
+    LIST(struct grant) grants;
     LIST(struct instance) instances;
     LIST(struct rule) rules;
 };
@@ -75,6 +87,7 @@ struct world {
 /* Fill a zeroed world from text; a line that cannot be read is told on stderr and breaks the world. */
 void world_parse(struct world *world, FILE *text, const char *path);
 void world_free(struct world *world);
+void world_add_share(struct world *world, struct share share);
 
 /* The world that FAKE_NVML_FILE holds at this moment; the caller holds the lock of call.c. */
 struct world *world_current(void);
