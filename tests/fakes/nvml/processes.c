@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Who runs on a device, and how much of it each process uses. */
 #include "call.h"
+#include "grants.h"
 
 #define SHARE_CAPACITY 100u /* what real drivers answer to a probe, however many processes there are */
 
@@ -47,7 +48,7 @@ RUNNING(nvmlDeviceGetMPSComputeRunningProcesses_v3, MPS)
 static unsigned long long stamp_of(const struct call *call, const struct share *share)
 {
     unsigned long long now = now_us(clock_of(call->gpu));
-    return now - now % TICK_US - share->age;
+    return share->stamp ? share->stamp : now - now % TICK_US - share->age;
 }
 
 /* The next share of this GPU with a stamp later than seen, from place on; NULL when there is none. */
@@ -72,6 +73,7 @@ static unsigned count_shares(const struct call *call, unsigned long long seen)
 /* SUCCESS when the caller may be given what is new; sets the size that a second call needs. */
 static int offer_shares(const struct call *call, unsigned long long seen, const void *out, unsigned *size)
 {
+    grants_sample(call, seen);
     unsigned count = count_shares(call, seen), room = out ? *size : 0;
     if (room < count || !out) {
         *size = count > SHARE_CAPACITY ? count : SHARE_CAPACITY;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Keeps the world up to date with the file named by FAKE_NVML_FILE; no file means no driver. */
 #include "call.h"
+#include "grants.h"
 #include "world.h"
 #include <stdlib.h>
 #include <string.h>
@@ -39,6 +40,7 @@ static void load(const char *path)
     if (world.epoch) {
         world.written_epoch = world.epoch;
         world.written_boottime = world.boottime;
+        grants_log(&world);
     }
 }
 
