@@ -27,30 +27,40 @@ class ProcessUse:
     """What is remembered of the processes of one device from pass to pass."""
 
     def __init__(self) -> None:
-        self._seen = 0
         self._read_at: float | None = None
+        self._since = 0
+        self._seen = 0
+        """The newest of the stamps of processes so far."""
+        self._newest = 0
+        """The newest of the device's own stamps, which are the same samples to the driver, in the previous pass."""
 
-    def ask_from(self, now: Instant) -> int:
-        """The driver's stamp after which samples are new; 0 before the first, and when the clock was set back."""
-        if age_of(self._seen, now) < -SLACK:
-            self._seen = 0
-        return self._seen
+    def ask_from(self, newest: int, now: Instant) -> int:
+        """The driver's stamp to ask from, given the newest one of the device's own samples (0: there is none).
+
+        The driver answers with the mean of all that it keeps from there on. In the first pass these are 10 s, then
+        what no pass has seen; samples may come late by the length of one.
+        """
+        base, back = (newest, WINDOW) if self._read_at is None else (self._newest, LONGEST_SAMPLE)
+        since = max(self._seen, base - round(back * 1e6), 0)
+        is_past = age_of(since, now) >= -SLACK  # else the clock was set back
+        self._since, self._newest = since if is_past else 0, newest or self._newest
+        return self._since
 
     def join(
         self,
         listed: Iterable[ListedProcess] | None,
-        samples: Iterable[ProcessSample] | None,
+        samples: Sequence[ProcessSample] | None,
         ages: Sequence[tuple[float, float]],
         now: Instant,
         memory_total: int | None,
     ) -> tuple[tuple[GpuProcess, ...] | None, float | None]:
         """Every process, and the seconds up to now that their utilization is the mean of; None for what is not told.
 
-        `ages` are those of the device's own samples, newest or oldest first.
+        `ages` are those of the device's own samples. Call it in every pass, after `ask_from`.
         """
         elapsed = None if self._read_at is None else now.boot - self._read_at
         self._read_at = now.boot
-        use = None if samples is None else self._use(tuple(samples), WINDOW if elapsed is None else elapsed, now)
+        use = None if samples is None else self._use(samples, elapsed, now)
         is_told = use is not None and not _is_awaited(ages, elapsed)
         if listed is None:
             return None, None
@@ -58,11 +68,10 @@ class ProcessUse:
         processes = tuple(_process(merged[pid], use, is_told=is_told, now=now) for pid in sorted(merged))
         return processes, covered_seconds(ages, elapsed) if is_told else None
 
-    def _use(self, samples: Sequence[ProcessSample], window: float, now: Instant) -> Use:
-        use = recent(samples, self._seen, window, now)
+    def _use(self, samples: Sequence[ProcessSample], elapsed: float | None, now: Instant) -> Use:
         past = (sample.stamp for sample in samples if age_of(sample.stamp, now) >= -SLACK)
         self._seen = max(past, default=self._seen)
-        return use
+        return recent(samples, self._since, WINDOW if elapsed is None else elapsed + LONGEST_SAMPLE, now)
 
 
 def merge(listed: Iterable[ListedProcess], memory_total: int | None) -> dict[int, ListedProcess]:
@@ -79,12 +88,12 @@ def merge(listed: Iterable[ListedProcess], memory_total: int | None) -> dict[int
     return merged
 
 
-def recent(samples: Iterable[ProcessSample], seen: int, window: float, now: Instant) -> Use:
-    """The samples of the last `window` seconds with stamps after `seen`; a process of which none can be has ()."""
+def recent(samples: Iterable[ProcessSample], since: int, window: float, now: Instant) -> Use:
+    """The samples of the last `window` seconds with stamps after `since`; a process of which none can be has none."""
     use: dict[int, list[tuple[float, float]]] = {}
     for sample in samples:
         age = age_of(sample.stamp, now)
-        if sample.stamp <= seen or age > window:
+        if sample.stamp <= since or age > window:
             continue
         kept = use.setdefault(sample.pid, [])
         if age >= -SLACK and 0 <= sample.percent <= MAX_PERCENT:

@@ -60,6 +60,8 @@ class _Listed:
     """Monotonic seconds of the previous reading."""
     ages: Sequence[tuple[float, float]] = ()
     """Of the utilization samples of this reading."""
+    newest: int = 0
+    """Stamp of the newest of them; 0 where there is none."""
     use: ProcessUse = field(default_factory=ProcessUse)
     silent: bool = False
     """Whether it does not even say who it is any more; then it is who it was, and is asked nothing."""
@@ -169,7 +171,7 @@ class SnapshotReader:
         samples = self._supported(listed, "samples", listed.device.utilization_samples) or ()
         ages, now = sample_ages(samples, self._clock.instant()), self._clock.monotonic()
         since = WINDOW if listed.read_at is None else max(now - listed.read_at, LONGEST_SAMPLE)
-        listed.read_at, listed.ages = now, ages
+        listed.read_at, listed.ages, listed.newest = now, ages, max((it.stamp for it in samples), default=0)
         return mean_percent(ages, WINDOW), mean_percent(ages, since)
 
     def _processes(
@@ -177,7 +179,7 @@ class SnapshotReader:
     ) -> tuple[tuple[GpuProcess, ...] | None, float | None]:
         """Every process and its use of the time since the previous pass, and of how much of it that is the mean."""
         listing = self._supported(listed, "processes", listed.device.processes)
-        since = listed.use.ask_from(self._clock.instant())
+        since = listed.use.ask_from(listed.newest, self._clock.instant())
         samples = self._supported(listed, "process samples", partial(listed.device.process_samples, since))
         return listed.use.join(listing, samples, listed.ages, self._clock.instant(), memory_total)
 
