@@ -48,6 +48,11 @@ class Bundles:
         """Look anew for folders that may hold bundles."""
         self._places = None
 
+    @property
+    def are_here(self) -> bool:
+        """Whether any folder is here that may hold some."""
+        return bool(self._known_places())
+
     def find(self, container_id: str) -> Bundle | None:
         """The bundle of the container with this id; None where there is none. Raises HostUnreadable."""
         if "/" in container_id or container_id in ("", ".", ".."):
@@ -62,16 +67,27 @@ class Bundles:
 
     def _known_places(self) -> list[tuple[str, str]]:
         if self._places is None:
-            places = (*((folder, "config.json") for folder in self._namespaces()), *_OTHERS)
-            self._places = [(os.fspath(self._host.under_root(folder)), file) for folder, file in places]
+            others = ((os.fspath(self._host.under_root(folder)), file) for folder, file in _OTHERS)
+            self._places = [
+                *((folder, "config.json") for folder in self._namespaces()),
+                *(place for place in others if self._is_here(place[0])),
+            ]
         return self._places
 
     def _namespaces(self) -> Iterator[str]:
         for place in _CONTAINERDS:
+            folder = os.fspath(self._host.under_root(place))
             try:
-                yield from (f"{place}/{name}" for name in self._files.read_names(self._host.under_root(place)))
+                yield from (f"{folder}/{name}" for name in self._files.read_names(folder))
             except HostUnreadable:
                 continue
+
+    def _is_here(self, folder: str) -> bool:
+        try:
+            self._files.read_status(folder)
+        except HostUnreadable:
+            return False
+        return True
 
 
 def _state(status: os.stat_result) -> tuple[int, ...]:
