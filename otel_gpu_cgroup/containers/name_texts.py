@@ -39,7 +39,7 @@ _NAMES: Final = ("nerdctl/name",)
 _LOG: Final = re.compile(r"([^_]+)_([^_]+)_([^_]+)-([0-9a-f]{64})\.log")
 _POD_FOLDER: Final = re.compile(r"([^_]+)_([^_]+)_([^_]+)")
 _TARGET: Final = re.compile(r"(?:.*/)?([^_/]+_[^_/]+_[^_/]+)/([^/]+)/[^/]+")
-_TITLE: Final = re.compile(r"slurmstepd: \[([0-9]{1,10})\.([a-z0-9]{1,20})(?:\+[0-9]{1,10})?\] *")
+_TITLE: Final = re.compile(r"slurmstepd: \[([0-9]{1,10})\.([a-z0-9]{1,20}(?:\+[0-9]{1,10})?)\] *")
 
 
 def parse_bundle_names(text: str, *, in_kubernetes: bool) -> Told:

@@ -132,7 +132,8 @@ def _nameless(container: Container, *, is_source_here: bool) -> Problem:
     if not is_source_here:
         message = "no source of the names of pods is here; let the host's /var/log/pods and /run/containerd be seen"
         return Problem(Stage.NAMES, "pods", message)
-    message = f"nothing has told its name in {_MOST_CYCLES + 1} cycles; it is reported without until it ends"
+    what = "name" if container.slurm is None else "job's number"
+    message = f"nothing has told its {what} in {_MOST_CYCLES + 1} cycles; it is reported without until it ends"
     return Problem(Stage.NAMES, container.cgroup, message)
 
 

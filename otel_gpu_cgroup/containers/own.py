@@ -9,6 +9,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Final
 
 from otel_gpu_cgroup.containers.discovery import ContainerDiscovery, read_cgroup_layout
+from otel_gpu_cgroup.containers.downward import with_downward_names
 from otel_gpu_cgroup.containers.inside import own_folder, parse_own_container, parse_own_paths
 from otel_gpu_cgroup.containers.mounts import devices_mount, parse_cgroup_mounts, unified_mount
 from otel_gpu_cgroup.errors import HostUnreadable, ParseError
@@ -72,7 +73,7 @@ class OwnDiscovery:
         mounts, paths = parse_cgroup_mounts(mountinfo), parse_own_paths(proc_cgroup)
         devices, unified = devices_mount(mounts), unified_mount(mounts)
         self._layout = CgroupLayout(_point(devices), _point(unified))
-        container = parse_own_container(proc_cgroup, mountinfo)
+        container = with_downward_names(parse_own_container(proc_cgroup, mountinfo), os.environ)
         folders = own_folder(devices, paths.get("devices")), own_folder(unified, paths.get(""))
         return [replace(container, devices=folders[0], unified=folders[1])]
 
