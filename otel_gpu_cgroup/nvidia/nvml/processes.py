@@ -19,7 +19,8 @@ T = TypeVar("T")
 
 _COMPUTE: Final = "Compute"
 _MPS: Final = "MPSCompute"
-_KINDS: Final = (_COMPUTE, "Graphics", _MPS)
+_KINDS: Final = {_COMPUTE: "compute processes", "Graphics": "graphics processes", _MPS: "MPS clients"}
+"""What the names of functions have of each list, and what a person is told of it."""
 _RETRIES: Final = 2
 """Times that a query is repeated whose answer has grown between the binding's two calls, for the size and for it."""
 
@@ -48,8 +49,8 @@ class ProcessLists:
     def _ask(self, kind: str, version: str) -> list[ListedProcess]:
         query = getattr(pynvml, f"nvmlDeviceGet{kind}RunningProcesses{version}", None)
         if query is None:
-            raise NvmlUnsupported(f"{kind.lower()} processes: the binding is too old")
-        found = ask(f"{kind.lower()} processes", lambda: _complete(lambda: query(self._handle)))
+            raise NvmlUnsupported(f"{_KINDS[kind]}: the binding is too old")
+        found = ask(_KINDS[kind], lambda: _complete(lambda: query(self._handle)))
         return [ListedProcess(entry.pid, entry.usedGpuMemory, kind == _MPS) for entry in found]
 
 
