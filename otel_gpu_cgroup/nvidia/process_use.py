@@ -28,22 +28,26 @@ class ProcessUse:
 
     def __init__(self) -> None:
         self._read_at: float | None = None
-        self._since = 0
         self._seen = 0
-        """The newest of the stamps of processes so far."""
+        """The newest stamp of a process so far."""
         self._newest = 0
-        """The newest of the device's own stamps, which are the same samples to the driver, in the previous pass."""
+        """The newest stamp of the device's own samples, which to the driver are the same ones; 0: there was none."""
+        self._since = 0
+        self._before = 0.0
+        """Seconds of what is asked for that lie before the previous pass."""
 
     def ask_from(self, newest: int, now: Instant) -> int:
         """The driver's stamp to ask from, given the newest one of the device's own samples (0: there is none).
 
         The driver answers with the mean of all that it keeps from there on. In the first pass these are 10 s, then
-        what no pass has seen; samples may come late by the length of one.
+        what no pass has seen: samples may come late by the length of one, and without any the device was idle.
         """
         base, back = (newest, WINDOW) if self._read_at is None else (self._newest, LONGEST_SAMPLE)
-        since = max(self._seen, base - round(back * 1e6), 0)
+        earliest = max(base - round(back * 1e6), 0)
+        self._before = back if earliest > self._seen else 0.0
+        since = max(earliest, self._seen)
         is_past = age_of(since, now) >= -SLACK  # else the clock was set back
-        self._since, self._newest = since if is_past else 0, newest or self._newest
+        self._since, self._newest = since if is_past else 0, newest
         return self._since
 
     def join(
@@ -60,18 +64,29 @@ class ProcessUse:
         """
         elapsed = None if self._read_at is None else now.boot - self._read_at
         self._read_at = now.boot
-        use = None if samples is None else self._use(samples, elapsed, now)
+        use = None if samples is None else self._use(samples, ages, elapsed, now)
         is_told = use is not None and not _is_awaited(ages, elapsed)
         if listed is None:
             return None, None
         merged = merge(listed, memory_total)
         processes = tuple(_process(merged[pid], use, is_told=is_told, now=now) for pid in sorted(merged))
-        return processes, covered_seconds(ages, elapsed) if is_told else None
+        return processes, kept_seconds(ages, elapsed) if is_told and elapsed is not None else None
 
-    def _use(self, samples: Sequence[ProcessSample], elapsed: float | None, now: Instant) -> Use:
+    def _use(
+        self,
+        samples: Sequence[ProcessSample],
+        ages: Sequence[tuple[float, float]],
+        elapsed: float | None,
+        now: Instant,
+    ) -> Use:
+        """What samples tell of the time since the previous pass."""
         past = (sample.stamp for sample in samples if age_of(sample.stamp, now) >= -SLACK)
         self._seen = max(past, default=self._seen)
-        return recent(samples, self._since, WINDOW if elapsed is None else elapsed + LONGEST_SAMPLE, now)
+        use = recent(samples, self._since, WINDOW if elapsed is None else elapsed + LONGEST_SAMPLE, now)
+        stretch = 1.0 if elapsed is None else _stretch(ages, elapsed, self._before)
+        return {
+            pid: [(age, min(percent * stretch, MAX_PERCENT)) for age, percent in found] for pid, found in use.items()
+        }
 
 
 def merge(listed: Iterable[ListedProcess], memory_total: int | None) -> dict[int, ListedProcess]:
@@ -101,15 +116,19 @@ def recent(samples: Iterable[ProcessSample], since: int, window: float, now: Ins
     return use
 
 
-def covered_seconds(ages: Sequence[tuple[float, float]], elapsed: float | None) -> float | None:
-    """How much of the time since the previous pass the driver still has samples of; all of it when it keeps none.
+def kept_seconds(ages: Sequence[tuple[float, float]], span: float) -> float:
+    """How much of the last `span` seconds the driver still has samples of; all of it when it keeps none.
 
-    It keeps none of a GPU that is idle for long; None in the first pass.
+    It keeps none of a GPU that is idle for long.
     """
-    if elapsed is None:
-        return None
-    oldest = max((age for age, _ in ages), default=elapsed)
-    return min(max(oldest, 0.0), elapsed)
+    oldest = max((age for age, _ in ages), default=span)
+    return min(max(oldest, 0.0), span)
+
+
+def _stretch(ages: Sequence[tuple[float, float]], elapsed: float, before: float) -> float:
+    """What makes a mean that has `before` idle seconds in it one of the time since the previous pass."""
+    kept = kept_seconds(ages, elapsed)
+    return kept_seconds(ages, elapsed + before) / kept if kept > 0 else 1.0
 
 
 def _is_awaited(ages: Sequence[tuple[float, float]], elapsed: float | None) -> bool:

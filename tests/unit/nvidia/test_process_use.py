@@ -194,15 +194,30 @@ def test_a_first_pass_without_any_sample_of_the_device_asks_for_all() -> None:
 
 
 @CLOCKS
-def test_after_an_idle_time_the_mean_is_not_of_that_time(driver: float) -> None:
-    passes = [Pass(0, samples=((7, -1, 60),), ticks=(-0.1,)), Pass(15, ticks=(14.9,)), Pass(30, ticks=(14.9, 29.9))]
-    told = run(passes, driver)
+def test_after_an_idle_time_the_mean_is_of_the_time_since_the_previous_pass(driver: float) -> None:
+    """The driver is asked for a second more, as samples may come late, of which it is known that it was idle."""
+    begun = Pass(30, samples=((7, 29.9, 45),), ticks=(13.5, 14.9, 29.9))
+    told = run([Pass(0, samples=((7, -1, 60),), ticks=(-0.1,)), Pass(15, ticks=(14.9,)), begun], driver)
     assert [it.asked_from for it in told[1:]] == pytest.approx([-1, 13.9], abs=1e-5)
+    assert told[2].utilization == {7: pytest.approx(0.45 * 16 / 15)}
+    assert told[2].covered == 15
 
 
-def test_a_driver_whose_buffer_ran_dry_is_asked_from_what_it_had_before() -> None:
-    told = run([Pass(0, ticks=(-0.5,)), Pass(15), Pass(30)])
-    assert [it.asked_from for it in told[1:]] == pytest.approx([-1.5, -1.5], abs=1e-5)
+@pytest.mark.parametrize(
+    ("percent", "ticks", "expected"),
+    [(97, (13.0, 29.9), 1.0), (45, (20.0, 29.9), 0.45), (45, (14.5, 29.9), 0.45 * 15.5 / 15)],
+    ids=["never above 1", "that second is no longer kept", "half of that second is"],
+)
+def test_the_second_more_after_an_idle_time(percent: float, ticks: tuple[float, ...], expected: float) -> None:
+    passes = [Pass(0, ticks=(-0.1,)), Pass(15, ticks=(14.9,)), Pass(30, samples=((7, 29.9, percent),), ticks=ticks)]
+    assert last(*passes).utilization == {7: pytest.approx(expected)}
+
+
+def test_a_driver_whose_buffer_ran_dry_is_asked_from_the_last_process_on() -> None:
+    told = run([Pass(0, samples=((7, -1, 60),)), Pass(15), Pass(30, samples=((7, 29, 40),), ticks=(28.0, 29.9))])
+    assert [it.asked_from for it in told[1:]] == pytest.approx([-1, -1], abs=1e-5)
+    assert told[2].utilization == {7: 0.4}
+    assert told[2].covered == pytest.approx(2)
 
 
 def test_a_clock_that_was_set_back_is_asked_for_all() -> None:
