@@ -45,9 +45,12 @@ class Agent:
         self._source = source
         collection = Collection(source, _PATIENCE)
         own = settings.scope is Scope.SELF
-        producer = Producer(collection, (*settings.exclude_metrics, *(_OF_NODES if own else ())))
+        excluded = (*settings.exclude_metrics, *(_OF_NODES if own else ()))
         self._exporters = [create_exporter(name) for name in settings.exporter if name != "none"]
-        self._readers = [ProducingReader(one, producer, settings.interval * 1000) for one in self._exporters]
+        self._readers = [
+            ProducingReader(exporter, Producer(collection, excluded), settings.interval * 1000)
+            for exporter in self._exporters
+        ]
         resource = own_resource(read_own_id()) if own else agent_resource(host)
         register(_provider(self._readers, resource), collection, AGENT_INSTRUMENTS)
         # the SDK's readers wait for an interval before their first push; threads, as a dead collector takes seconds

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The table's container and device rows as MetricsData, added to what a reader of the SDK collects.
+"""The table's rows that cycles fill as MetricsData, added to what a reader of the SDK collects.
 
 The agent's way. The SDK keeps every series that it has ever seen (SDK 1.45.2 folds those past the 2000th into one
 overflow point), while containers come and go for years; what is made here from the sealed cycle leaves nothing
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import fnmatch
 import logging
+import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -23,13 +24,9 @@ from opentelemetry.sdk.metrics.export import (
     Sum,
 )
 
-from otel_gpu_cgroup.otel.instruments import (
-    CONTAINER_INSTRUMENTS,
-    DEVICE_INSTRUMENTS,
-    SCOPE,
-    Instrument,
-    Kind,
-)
+from otel_gpu_cgroup.otel.deltas import Deltas
+from otel_gpu_cgroup.otel.instruments import CONTAINER_INSTRUMENTS, DEVICE_INSTRUMENTS, SCOPE, USAGE_INSTRUMENTS
+from otel_gpu_cgroup.otel.rows import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -37,22 +34,28 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.metrics.export import MetricExporter, ResourceMetrics, ScopeMetrics
 
     from otel_gpu_cgroup.otel.collection import Collection
-    from otel_gpu_cgroup.otel.observe import Point
+    from otel_gpu_cgroup.otel.rows import Instrument
+    from otel_gpu_cgroup.otel.series import Point
 
 _log: Final = logging.getLogger(__name__)
 
 
 class Producer:
-    """Makes Metrics out of the collection's cycle, and leaves out what is not wanted."""
+    """Makes Metrics for one reader out of its collections' cycles, and leaves out what is not wanted."""
 
     def __init__(self, collection: Collection, excluded: Sequence[str] = ()) -> None:
         """`excluded` are globs of metric names."""
         self._collection = collection
         self._excluded = tuple(excluded)
+        rows = (*CONTAINER_INSTRUMENTS, *DEVICE_INSTRUMENTS, *USAGE_INSTRUMENTS)
+        self._rows = [row for row in rows if not self._is_excluded(row.name)]
+        self._deltas = Deltas()
+        self._lock = threading.Lock()
 
     def added_to(self, metrics_data: MetricsData) -> MetricsData:
         """The SDK's data, whose part of our scope is followed by the metrics of this collection's cycle."""
-        parts = [self._added_to_resource(part) for part in metrics_data.resource_metrics]
+        with self._lock:  # the reader's own thread and one that flushes may collect at once
+            parts = [self._added_to_resource(part) for part in metrics_data.resource_metrics]
         return MetricsData(resource_metrics=parts)
 
     def _added_to_resource(self, part: ResourceMetrics) -> ResourceMetrics:
@@ -61,25 +64,30 @@ class Producer:
     def _added_to_scope(self, part: ScopeMetrics) -> ScopeMetrics:
         if part.scope.name != SCOPE:
             return part
-        metrics = [*part.metrics, *self._metrics()]
-        return replace(part, metrics=[metric for metric in metrics if not self._is_excluded(metric.name)])
+        wanted = (metric for metric in part.metrics if not self._is_excluded(metric.name))
+        return replace(part, metrics=[*wanted, *self._metrics(_temporality(part.metrics))])
 
-    def _metrics(self) -> Iterable[Metric]:
-        stats = self._collection.stats
-        if stats is None:
+    def _metrics(self, of_counters: AggregationTemporality) -> Iterable[Metric]:
+        observed = self._collection.observed
+        if observed is None:
             return
-        taken_at = stats.taken_at
-        for row in CONTAINER_INSTRUMENTS:
-            yield from _metric(row, self._collection.observe_containers(row), taken_at)
-        for device_row in DEVICE_INSTRUMENTS:
-            yield from _metric(device_row, self._collection.observe_gpus(device_row), taken_at)
+        self._deltas.begin(observed.stats)
+        time = int(observed.stats.taken_at * 1e9)
+        for row in self._rows:
+            points, temporality = observed.points(row), AggregationTemporality.CUMULATIVE
+            if row.kind is Kind.COUNTER and of_counters is AggregationTemporality.DELTA:
+                data_points, temporality = self._deltas.data_points(points, time), of_counters
+            else:
+                data_points = _data_points(row, points, time)
+            if data_points:
+                yield Metric(row.name, row.description, row.unit, _data(row, data_points, temporality))
 
     def _is_excluded(self, name: str) -> bool:
         return any(fnmatch.fnmatchcase(name, glob) for glob in self._excluded)
 
 
 class ProducingReader(PeriodicExportingMetricReader):
-    """A periodic reader whose every collection is completed by a producer before it is exported."""
+    """A periodic reader whose every collection is completed by a producer of its own before it is exported."""
 
     def __init__(self, exporter: MetricExporter, producer: Producer, interval_millis: float) -> None:
         self._producer = producer
@@ -93,29 +101,20 @@ class ProducingReader(PeriodicExportingMetricReader):
         super()._receive_metrics(metrics_data, timeout_millis=timeout_millis, **kwargs)
 
 
-def _metric(row: Instrument, points: Sequence[Point], taken_at: float) -> Iterable[Metric]:
-    """The row's metric; nothing when it has no point."""
-    if not points:
-        return
-    data_points = [_data_point(row, point, int(taken_at * 1e9)) for point in points]
-    yield Metric(name=row.name, description=row.description, unit=row.unit, data=_data(row, data_points))
+def _temporality(metrics: Iterable[Metric]) -> AggregationTemporality:
+    """What the reader wants of observable counters, as one of ours shows that the SDK always collects."""
+    sums = (metric.data for metric in metrics if isinstance(metric.data, Sum) and metric.data.is_monotonic)
+    return next((data.aggregation_temporality for data in sums), AggregationTemporality.CUMULATIVE)
 
 
-def _data(row: Instrument, points: list[NumberDataPoint]) -> Gauge | Sum:
+def _data(row: Instrument, points: list[NumberDataPoint], temporality: AggregationTemporality) -> Gauge | Sum:
     if row.kind is Kind.GAUGE:
-        return Gauge(data_points=points)
-    return Sum(
-        data_points=points,
-        aggregation_temporality=AggregationTemporality.CUMULATIVE,
-        is_monotonic=row.kind is Kind.COUNTER,
-    )
+        return Gauge(points)
+    return Sum(points, temporality, is_monotonic=row.kind is Kind.COUNTER)
 
 
-def _data_point(row: Instrument, point: Point, time: int) -> NumberDataPoint:
+def _data_points(row: Instrument, points: Iterable[Point], time: int) -> list[NumberDataPoint]:
     """A gauge's value has no beginning; 0 is how OTLP says so."""
-    return NumberDataPoint(
-        attributes=dict(point.attributes),
-        start_time_unix_nano=0 if row.kind is Kind.GAUGE else int(point.started_at * 1e9),
-        time_unix_nano=time,
-        value=point.value,
-    )
+    if row.kind is Kind.GAUGE:
+        return [NumberDataPoint(series.attributes, 0, time, value, ()) for series, value in points]
+    return [NumberDataPoint(series.attributes, series.started_at, time, value, ()) for series, value in points]

@@ -12,15 +12,8 @@ from typing import TYPE_CHECKING
 
 from opentelemetry.metrics import CallbackOptions, Observation
 
-from otel_gpu_cgroup.otel.instruments import (
-    SCHEMA_URL,
-    SCOPE,
-    AgentInstrument,
-    ContainerInstrument,
-    DeviceInstrument,
-    Instrument,
-    Kind,
-)
+from otel_gpu_cgroup.otel.instruments import SCHEMA_URL, SCOPE
+from otel_gpu_cgroup.otel.rows import AgentInstrument, Instrument, Kind
 from otel_gpu_cgroup.version import __version__
 
 if TYPE_CHECKING:
@@ -63,11 +56,6 @@ def _callback(
 
 def _observations(collection: Collection, row: Instrument) -> Observations:
     """How a row's observations are made."""
-    match row:
-        case ContainerInstrument():
-            return lambda: (Observation(point.value, point.attributes) for point in collection.observe_containers(row))
-        case DeviceInstrument():
-            return lambda: (Observation(point.value, point.attributes) for point in collection.observe_gpus(row))
-        case AgentInstrument():
-            return lambda: (Observation(value, dict(key)) for key, value in row.values(collection.health()).items())
-    raise TypeError(f"a row of an unknown kind: {row}")
+    if isinstance(row, AgentInstrument):
+        return lambda: (Observation(value, dict(key)) for key, value in row.values(collection.health()).items())
+    return lambda: (Observation(value, series.attributes) for series, value in collection.points(row))

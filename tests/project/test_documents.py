@@ -8,7 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from otel_gpu_cgroup.otel.instruments import AGENT_INSTRUMENTS, CONTAINER_INSTRUMENTS, DEVICE_INSTRUMENTS
+from otel_gpu_cgroup.otel.instruments import (
+    AGENT_INSTRUMENTS,
+    CONTAINER_INSTRUMENTS,
+    DEVICE_INSTRUMENTS,
+    USAGE_INSTRUMENTS,
+)
 from otel_gpu_cgroup.settings import OPTIONS
 
 ROOT = Path(__file__).parents[2]
@@ -23,7 +28,7 @@ def block(document: Path, name: str) -> list[str]:
 
 
 def test_readme_lists_every_metric_as_the_table_of_instruments_has_it() -> None:
-    rows = (*CONTAINER_INSTRUMENTS, *DEVICE_INSTRUMENTS, *AGENT_INSTRUMENTS)
+    rows = (*CONTAINER_INSTRUMENTS, *DEVICE_INSTRUMENTS, *USAGE_INSTRUMENTS, *AGENT_INSTRUMENTS)
     expected = [f"| `{row.name}` | {row.kind.value} | {row.unit} | {row.description} |" for row in rows]
     assert block(README, "metrics") == expected
 

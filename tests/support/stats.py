@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from otel_gpu_cgroup.model import (
     AcceleratorStats,
@@ -18,32 +19,58 @@ from otel_gpu_cgroup.model import (
     GpuReading,
     GpuReport,
     GpuUuid,
+    HeldTime,
+    MigInstance,
     NodeStats,
     PolicySource,
+    RowKey,
     Runtime,
     Stage,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
-    from otel_gpu_cgroup.model import Problem
+    from otel_gpu_cgroup.model import Account, Problem
 
 GIB = 1 << 30
 
 
-def accelerator(uuid: str, memory_used: int | None = GIB, duty_cycle: float | None = 12.5) -> AcceleratorStats:
-    return AcceleratorStats("nvidia", "H100", GpuUuid(uuid), 80 * GIB, memory_used, duty_cycle)
+def accelerator(
+    uuid: str, memory_used: int | None = GIB, duty_cycle: float | None = 12.5, **more: Any
+) -> AcceleratorStats:
+    """What a container has of a GPU with 80 GiB; `more` are fields of the row."""
+    return replace(AcceleratorStats("nvidia", "H100", GpuUuid(uuid), 80 * GIB, memory_used, duty_cycle), **more)
 
 
-def container(name: str, *accelerators: AcceleratorStats) -> ContainerReport:
-    found = Container(CgroupPath(f"/docker/{name}"), Runtime.DOCKER, name)
+def container(name: str, *accelerators: AcceleratorStats, **more: Any) -> ContainerReport:
+    """A container of Docker; `more` are its fields."""
+    found = replace(Container(CgroupPath(f"/docker/{name}"), Runtime.DOCKER, name), **more)
     access = AccessClass.EXPLICIT if accelerators else AccessClass.NONE
     return ContainerReport(found, access, PolicySource.DEVICES_LIST, accelerators)
 
 
-def gpu(uuid: str, minor: int, *holders: str, reading: GpuReading | None = None) -> GpuReport:
-    return GpuReport(Gpu(minor, GpuUuid(uuid), "H100"), reading or GpuReading(80 * GIB, GIB, 12.5, 0.5), holders)
+def gpu(uuid: str, minor: int, *holders: str, reading: GpuReading | None = None, **more: Any) -> GpuReport:
+    """A physical GPU; `more` are fields of its report."""
+    reading = reading or GpuReading(80 * GIB, GIB, 12.5, 0.5)
+    return GpuReport(Gpu(minor, GpuUuid(uuid), "H100"), reading, holders, **more)
+
+
+def partitioned(uuid: str, minor: int, *holders: str) -> GpuReport:
+    """A GPU in MIG mode: it has memory, and no utilization."""
+    gpu = Gpu(minor, GpuUuid(uuid), "H100", is_partitioned=True)
+    return GpuReport(gpu, GpuReading(80 * GIB, 3 * GIB), holders)
+
+
+def instance(uuid: str, parent: str, minor: int, *holders: str, fraction: float | None = 1 / 7) -> GpuReport:
+    """A MIG instance, which has a tenth of the memory."""
+    part = MigInstance(GpuUuid(parent), gpu_instance=7, compute_instance=0, profile="1g.10gb", fraction=fraction)
+    return GpuReport(Gpu(minor, GpuUuid(uuid), "H100", instance=part), GpuReading(8 * GIB, GIB, 40.0, 0.4), holders)
+
+
+def held(*rows: tuple[str, str, float, float, float]) -> dict[RowKey, HeldTime]:
+    """Container, device, and the seconds active, idle and unknown."""
+    return {RowKey(name, GpuUuid(uuid)): HeldTime(*seconds) for name, uuid, *seconds in rows}
 
 
 def node(
@@ -51,7 +78,10 @@ def node(
     gpus: Sequence[GpuReport] = (),
     problems: Sequence[Problem] = (),
     taken_at: float = 1000.0,
+    held: Mapping[RowKey, HeldTime] | None = None,
+    usage: Mapping[Account, HeldTime] | None = None,
 ) -> NodeStats:
+    """A cycle that is sealed now."""
     return NodeStats(
         taken_at=taken_at,
         duration=0.25,
@@ -62,6 +92,8 @@ def node(
         containers=containers,
         problems=tuple(problems),
         up={Stage.DISCOVERY: True, Stage.NVML: False},
+        held=held or {},
+        usage=usage or {},
     )
 
 

@@ -3,80 +3,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any
 
-from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import (
-    AggregationTemporality,
-    Gauge,
-    Metric,
-    MetricExporter,
-    MetricExportResult,
-    MetricsData,
-    NumberDataPoint,
-    Sum,
-)
+from opentelemetry.sdk.metrics.export import AggregationTemporality, Gauge, Metric, Sum
 
-from otel_gpu_cgroup.model import GpuReading, NodeStats
-from otel_gpu_cgroup.otel.collection import Collection
+from otel_gpu_cgroup.model import GpuReading, NodeStats, OwnShare
 from otel_gpu_cgroup.otel.instruments import AGENT_INSTRUMENTS
-from otel_gpu_cgroup.otel.producer import Producer, ProducingReader
-from otel_gpu_cgroup.otel.register import register
-from tests.support.stats import GIB, Script, accelerator, container, gpu, node
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from otel_gpu_cgroup.freshness import StatsSource
-
-
-def points(metric: Metric) -> Sequence[NumberDataPoint]:
-    """All that this package reports are numbers."""
-    assert isinstance(metric.data, Gauge | Sum)
-    return metric.data.data_points
-
-
-class Keep(MetricExporter):
-    """An exporter that keeps what it was given last."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.metrics: dict[str, Metric] = {}
-
-    def export(self, metrics_data: MetricsData, *_: Any, **__: Any) -> MetricExportResult:
-        [resource] = metrics_data.resource_metrics
-        [scope] = resource.scope_metrics
-        assert len({metric.name for metric in scope.metrics}) == len(scope.metrics)
-        self.metrics = {metric.name: metric for metric in scope.metrics}
-        return MetricExportResult.SUCCESS
-
-    def force_flush(self, *_: Any, **__: Any) -> bool:
-        return True
-
-    def shutdown(self, *_: Any, **__: Any) -> None:
-        self.metrics = {}
-
-
-class Push:
-    """A provider whose reader exports when it is told."""
-
-    def __init__(self, source: StatsSource, *excluded: str) -> None:
-        self.kept = Keep()
-        collection = Collection(source, patience=5)
-        reader = ProducingReader(self.kept, Producer(collection, excluded), interval_millis=3_600_000)
-        self.provider = MeterProvider([reader], shutdown_on_exit=False)
-        register(self.provider, collection, AGENT_INSTRUMENTS)
-
-    def __call__(self) -> dict[str, Metric]:
-        self.kept.metrics = {}
-        self.provider.force_flush()
-        return self.kept.metrics
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.provider.shutdown()
+from tests.support.readers import Push, points, values
+from tests.support.stats import GIB, Script, accelerator, container, gpu, held, instance, node, partitioned
 
 
 def ids(metric: Metric) -> list[Any]:
@@ -143,13 +77,70 @@ def test_an_attribute_set_never_changes_while_its_series_lives() -> None:
         assert points(push()["container.gpu.access"])[0].attributes == before
 
 
+def test_own_values_are_told_where_they_are_known_and_zero_is_known() -> None:
+    some, none, nothing = OwnShare(GIB, 0.25, 2), OwnShare(0, 0.0, 0), OwnShare(None, None, 3)
+    rows = {"some": some, "none": none, "nothing": nothing, "unknown": None}
+    stats = node(*(container(name, accelerator("GPU-1", own=own)) for name, own in rows.items()))
+    with Push(Script(stats)) as push:
+        metrics = push()
+    assert values(metrics["container.gpu.memory.usage"], "container.id") == {"some": GIB, "none": 0}
+    assert values(metrics["container.gpu.utilization"], "container.id") == {"some": 0.25, "none": 0.0}
+    assert values(metrics["container.gpu.process.count"], "container.id") == {"some": 2, "none": 0, "nothing": 3}
+    assert "container.gpu.time" not in metrics
+
+
+def test_a_lost_device_has_access_0_and_what_is_the_containers_own() -> None:
+    lost = accelerator("GPU-1", None, None, memory_total=None, lost=True, own=OwnShare(GIB, 0.5, 1))
+    stated = accelerator("GPU-1", certain=False)
+    with Push(Script(node(container("a", lost), container("b", stated)))) as push:
+        metrics = push()
+    assert values(metrics["container.gpu.access"], "container.id") == {"a": 0}
+    assert values(metrics["container.accelerator.memory.total"], "container.id") == {"b": 80 * GIB}
+    assert values(metrics["container.gpu.memory.usage"], "container.id") == {"a": GIB}
+
+
+def test_instances_are_devices_but_no_hardware() -> None:
+    gpus = [
+        partitioned("GPU-1", 0, "a", "b"),
+        instance("MIG-1", "GPU-1", 0, "a", "b"),
+        instance("MIG-2", "GPU-1", 0, fraction=None),
+        gpu("GPU-2", 1, complete=False, unattributed=0),
+    ]
+    with Push(Script(node(gpus=gpus))) as push:
+        metrics = push()
+    assert values(metrics["hw.gpu.memory.limit"], "hw.id") == {"GPU-1": 80 * GIB, "GPU-2": 80 * GIB}
+    assert values(metrics["hw.gpu.memory.usage"], "hw.id") == {"GPU-1": 3 * GIB, "GPU-2": GIB}
+    assert values(metrics["hw.gpu.utilization"], "hw.id") == {"GPU-2": 0.5}
+    assert values(metrics["gpu_cgroup.device.fraction"], "hw.id") == {"GPU-1": 1, "MIG-1": 1 / 7, "GPU-2": 1}
+    assert values(metrics["gpu_cgroup.device.memory.unattributed"], "hw.id") == {"GPU-2": 0}
+    count = metrics["gpu_cgroup.device.container.count"]
+    assert values(count, "hw.id") == {"GPU-1": 2, "MIG-1": 2, "MIG-2": 0}
+    kinds = {dict(p.attributes or {})["hw.id"]: dict(p.attributes or {}) for p in points(count)}
+    assert {uuid: own["gpu_cgroup.device.kind"] for uuid, own in kinds.items()} == {
+        "GPU-1": "partitioned",
+        "MIG-1": "mig",
+        "MIG-2": "mig",
+    }
+    assert kinds["MIG-1"] == {
+        "hw.id": "MIG-1",
+        "hw.model": "H100",
+        "hw.parent": "GPU-1",
+        "hw.vendor": "NVIDIA",
+        "gpu_cgroup.device.kind": "mig",
+        "gpu_cgroup.mig.profile": "1g.10gb",
+    }
+
+
 def test_twenty_thousand_containers_leave_nothing_behind() -> None:
     script = Script()
     with Push(script) as push:
         for batch in range(20):
-            script.next = node(*(container(f"{batch}-{n}", accelerator("GPU-1")) for n in range(1000)))
+            names = [f"{batch}-{n}" for n in range(1000)]
+            rows = (container(name, accelerator("GPU-1")) for name in names)
+            script.next = node(*rows, held=held(*((name, "GPU-1", 1, 2, 3) for name in names)))
             metrics = push()
             assert len(points(metrics["container.gpu.access"])) == 1000
+            assert len(points(metrics["container.gpu.time"])) == 3000
             assert not any("otel.metric.overflow" in (p.attributes or {}) for m in metrics.values() for p in points(m))
 
 
@@ -161,6 +152,7 @@ def test_excluded_metrics_are_left_out_of_both_ways() -> None:
         "gpu_cgroup.device.count",
         "gpu_cgroup.container.count",
         "gpu_cgroup.device.container.count",
+        "gpu_cgroup.device.fraction",
         "container.gpu.access",
         "container.accelerator.memory.total",
         "container.accelerator.memory.used",

@@ -8,12 +8,19 @@ from typing import Any
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import Gauge, InMemoryMetricReader, Metric, Sum
 
-from otel_gpu_cgroup.model import Problem, Stage
+from otel_gpu_cgroup.model import Account, HeldTime, OwnShare, Problem, Stage
 from otel_gpu_cgroup.otel.collection import Collection
-from otel_gpu_cgroup.otel.instruments import AGENT_INSTRUMENTS, CONTAINER_INSTRUMENTS, SCHEMA_URL
+from otel_gpu_cgroup.otel.instruments import (
+    AGENT_INSTRUMENTS,
+    CONTAINER_INSTRUMENTS,
+    DEVICE_INSTRUMENTS,
+    SCHEMA_URL,
+    USAGE_INSTRUMENTS,
+)
 from otel_gpu_cgroup.otel.register import register
 from otel_gpu_cgroup.version import __version__
-from tests.support.stats import Script, accelerator, container, gpu, node
+from tests.support.readers import Push
+from tests.support.stats import Script, accelerator, container, gpu, held, node
 
 Points = dict[str, dict[tuple[tuple[str, Any], ...], int | float]]
 
@@ -55,6 +62,22 @@ def test_a_callback_fans_out_over_containers_that_come_and_go() -> None:
         "container.accelerator.memory.used": {b: 7},
         "container.accelerator.duty_cycle": {b: 12.5},
     }
+
+
+def test_the_same_rows_leave_as_through_the_agents_reader() -> None:
+    stats = node(
+        container("a", accelerator("GPU-1", own=OwnShare(5, 0.5, 1))),
+        container("b", accelerator("GPU-1", lost=True, own=OwnShare(0, 0.0, 0))),
+        gpus=[gpu("GPU-1", 0, "a", unattributed=3)],
+        held=held(("a", "GPU-1", 1.5, 2, 3), ("b", "GPU-1", 0, 0, 4)),
+        usage={Account("shop", None, "H100"): HeldTime(1.5, 2, 7)},
+    )
+    with Push(Script(stats)) as push:
+        produced = {name: values(metric) for name, metric in push().items()}
+    rows = (*CONTAINER_INSTRUMENTS, *DEVICE_INSTRUMENTS, *USAGE_INSTRUMENTS)
+    registered = collect(provider(Script(stats), rows))
+    assert registered == {name: series for name, series in produced.items() if name in {row.name for row in rows}}
+    assert registered.keys() == {row.name for row in rows}
 
 
 def test_a_value_that_is_unknown_has_no_point() -> None:
