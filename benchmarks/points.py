@@ -19,22 +19,23 @@ if TYPE_CHECKING:
 
 
 class Points:
-    """The container and device metrics of one cycle."""
+    """The container and device metrics of one cycle after the other, with what stays from each to the next."""
 
-    def __init__(self, stats: NodeStats) -> None:
-        self.last = stats
+    def __init__(self) -> None:
+        self.last: NodeStats | None = None
         self._collection = Collection(self, PATIENCE)
         self._producer = Producer(self._collection)
 
-    def latest(self, _: float) -> NodeStats:
-        """The one cycle, as a source of the collection."""
+    def latest(self, _: float) -> NodeStats | None:
+        """The cycle that is observed, as a source of the collection."""
         return self.last
 
     def expire(self) -> None:
-        """Nothing: the one cycle stays."""
+        """Nothing: the cycle stays."""
 
-    def observe(self) -> MetricsData:
+    def observe(self, stats: NodeStats) -> MetricsData:
         """All points, in the scope to which a reader adds them."""
+        self.last = stats
         self._collection.begin(PATIENCE)
         scope = ScopeMetrics(InstrumentationScope(SCOPE), [], SCHEMA_URL)
         return self._producer.added_to(MetricsData([ResourceMetrics(Resource.get_empty(), [scope], "")]))

@@ -23,6 +23,7 @@ from tests.fakes.fake_nvml import uniform_gpus
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from benchmarks.points import Points
     from otel_gpu_cgroup.host import HostPaths
     from otel_gpu_cgroup.model import NodeStats
 
@@ -84,19 +85,22 @@ def _rows(costs: Costs, most: float | None) -> list[Row]:
 
 
 def _measure(host: HostPaths) -> dict[str, Costs]:
+    from benchmarks.points import Points
+
     cold: Costs = {}
     for _ in range(_REPEATS["cold"]):
         with new_parts(host) as parts:
             _measure_parts(parts, cold)
         with new_parts(host) as parts:
-            _measure_cycle(parts, cold)
+            _measure_cycle(parts, Points(), cold)
     warm: Costs = {}
     with new_parts(host) as parts:
+        points = Points()
         _measure_parts(parts, {})
-        _measure_cycle(parts, {})
+        _measure_cycle(parts, points, {})
         for _ in range(_REPEATS["warm"]):
             _measure_parts(parts, warm)
-            _measure_cycle(parts, warm)
+            _measure_cycle(parts, points, warm)
         warm["kernel"] = [_kernel_time(parts)]
     return {"cold": cold, "warm": warm}
 
@@ -119,14 +123,11 @@ def _kernel_time(parts: Parts) -> float:
     return (resource.getrusage(resource.RUSAGE_SELF).ru_stime - began) * 1000 / _REPEATS["warm"]
 
 
-def _measure_cycle(parts: Parts, costs: Costs) -> None:
+def _measure_cycle(parts: Parts, points: Points, costs: Costs) -> None:
     from opentelemetry.exporter.otlp.proto.common.metrics_encoder import encode_metrics
 
-    from benchmarks.points import Points
-
     stats: NodeStats = _timed(costs, "cycle", parts.cycle.collect)
-    points = Points(stats)
-    data = _timed(costs, "observe", points.observe)
+    data = _timed(costs, "observe", lambda: points.observe(stats))
     encoded = _timed(costs, "encode", lambda: encode_metrics(data).SerializeToString())
     costs.setdefault("points", []).append(points.number(data))
     costs.setdefault("bytes", []).append(len(encoded))
