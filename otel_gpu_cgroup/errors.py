@@ -12,6 +12,7 @@ GpuCgroupError
 ├── NvmlUnavailable      no NVML on this host, or none that answers
 ├── NvmlQueryFailed      one NVML query of one device failed
 │   ├── NvmlUnsupported  ... because the device does not have what was asked
+│   ├── NvmlRefused      ... because this process may not ask
 │   └── NvmlDeviceLost   ... because the device answers nothing any more
 ├── NoSuchContainer      a word that names no container here, or several
 └── MissingExtra         a command needs a package that is not installed
@@ -75,6 +76,10 @@ class NvmlQueryFailed(GpuCgroupError):
 
 class NvmlUnsupported(NvmlQueryFailed):
     """The device (or its driver) does not offer what one query asks for."""
+
+
+class NvmlRefused(NvmlQueryFailed):
+    """The driver does not answer one query to a process without more privilege."""
 
 
 class NvmlDeviceLost(NvmlQueryFailed):

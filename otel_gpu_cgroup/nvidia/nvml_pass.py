@@ -41,6 +41,7 @@ class NvmlPass:
     def stop(self) -> None:
         """Let go of NVML if it was started."""
         if self._started_with is not None:
+            self._reader.release()
             self._nvml.stop()
             self._started_with = None
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from otel_gpu_cgroup.errors import NvmlQueryFailed, NvmlUnavailable
+from otel_gpu_cgroup.errors import NvmlQueryFailed, NvmlUnavailable, NvmlUnsupported
 from otel_gpu_cgroup.model import Gpu, GpuUuid, PciAddress
 from otel_gpu_cgroup.nvidia.duty_cycle import Sample
-from otel_gpu_cgroup.nvidia.nvml import ListedProcess, Memory, NvmlDevice, ProcessSample
+from otel_gpu_cgroup.nvidia.nvml import ListedProcess, Memory, NvmlGpu, NvmlInstance, NvmlMeter, ProcessSample
 from otel_gpu_cgroup.simulate.machine import DRIVER_VERSION, GPUS, MEMORY_TOTAL, MODEL, SimulatedGpu
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class SimulatedNvml:
         self._must_be_started()
         return len(GPUS)
 
-    def device(self, index: int) -> NvmlDevice:
+    def device(self, index: int) -> NvmlGpu:
         """The GPU with this index."""
         self._must_be_started()
         if index not in range(len(GPUS)):
@@ -67,6 +67,22 @@ class SimulatedDevice:
         """As the driver's files tell it, too."""
         gpu = self._gpu
         return Gpu(gpu.minor, GpuUuid(gpu.uuid), MODEL, PciAddress(gpu.address), gpu.index)
+
+    def is_partitioned(self) -> bool:
+        """It knows no such thing."""
+        raise NvmlUnsupported("MIG mode: the simulated GPU has none")
+
+    def slots(self) -> int:
+        """None."""
+        return 0
+
+    def instance(self, slot: int) -> NvmlInstance | None:  # noqa: ARG002  # there is none
+        """None."""
+        return None
+
+    def meter(self, gpu_instance: int) -> NvmlMeter:
+        """There is no instance to measure."""
+        raise NvmlUnsupported(f"performance counters: there is no GPU instance {gpu_instance}")
 
     def memory(self) -> Memory:
         """Moves by a tenth where the GPU is busy."""

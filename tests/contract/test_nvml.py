@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from otel_gpu_cgroup.errors import NvmlQueryFailed, NvmlUnavailable
+from otel_gpu_cgroup.errors import NvmlQueryFailed, NvmlUnavailable, NvmlUnsupported
 from otel_gpu_cgroup.nvidia.duty_cycle import sample_ages
-from otel_gpu_cgroup.nvidia.nvml import Nvml, NvmlDevice, PyNvml
+from otel_gpu_cgroup.nvidia.nvml import Nvml, NvmlGpu, PyNvml
 from otel_gpu_cgroup.nvidia.snapshot import SystemClock
 from otel_gpu_cgroup.simulate.nvml import SimulatedNvml
-from tests.fakes.fake_nvml import GIB, FakeGpu, FakeMemory, Steady, World
+from tests.fakes.fake_nvml import GIB, FakeGpu, FakeInstance, FakeMemory, Steady, World
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,6 +24,14 @@ WORLD = World(
     gpus=(
         FakeGpu(uuid="GPU-a", minor=1, memory=FakeMemory(used=GIB, reserved=GIB), samples=Steady((20, 40))),
         FakeGpu(uuid="GPU-b", minor=0, clock="boottime", samples=Steady((0,))),
+        FakeGpu(
+            uuid="GPU-c",
+            minor=2,
+            instances=(
+                FakeInstance(slot=0, uuid="MIG-c1", gi=9),
+                FakeInstance(slot=3, uuid="MIG-c2", gi=2, slices=3, compute_slices=3, profile="3g.40gb"),
+            ),
+        ),
     )
 )
 
@@ -47,17 +55,29 @@ def _library(request: pytest.FixtureRequest) -> Nvml:
 
 
 @pytest.fixture
-def devices(nvml: Nvml) -> list[NvmlDevice]:
+def devices(nvml: Nvml) -> list[NvmlGpu]:
     found = [nvml.device(index) for index in range(nvml.device_count())]
     assert found
     return found
+
+
+@pytest.fixture
+def whole(devices: list[NvmlGpu]) -> list[NvmlGpu]:
+    return [device for device in devices if not is_partitioned(device)]
+
+
+def is_partitioned(device: NvmlGpu) -> bool:
+    try:
+        return device.is_partitioned()
+    except NvmlUnsupported:
+        return False
 
 
 def test_driver_version_is_numbers_with_points(nvml: Nvml) -> None:
     assert all(part.isdigit() for part in nvml.driver_version().split("."))
 
 
-def test_each_gpu_has_its_own_identity(devices: list[NvmlDevice]) -> None:
+def test_each_gpu_has_its_own_identity(devices: list[NvmlGpu]) -> None:
     gpus = [device.identity() for device in devices]
     assert [gpu.index for gpu in gpus] == list(range(len(gpus)))
     for told in ({gpu.uuid for gpu in gpus}, {gpu.minor for gpu in gpus}, {gpu.address for gpu in gpus}):
@@ -66,7 +86,7 @@ def test_each_gpu_has_its_own_identity(devices: list[NvmlDevice]) -> None:
     assert all(gpu.uuid is not None and gpu.uuid.startswith("GPU-") and gpu.model for gpu in gpus)
 
 
-def test_used_memory_is_part_of_the_total(devices: list[NvmlDevice]) -> None:
+def test_used_memory_is_part_of_the_total(devices: list[NvmlGpu]) -> None:
     for device in devices:
         memory = device.memory()
         assert memory.total is not None
@@ -74,8 +94,8 @@ def test_used_memory_is_part_of_the_total(devices: list[NvmlDevice]) -> None:
         assert 0 <= memory.used <= memory.total
 
 
-def test_samples_are_young_percents(devices: list[NvmlDevice]) -> None:
-    for device in devices:
+def test_samples_are_young_percents(whole: list[NvmlGpu]) -> None:
+    for device in whole:
         samples = device.utilization_samples()
         ages = sample_ages(samples, SystemClock().instant())
         assert len(ages) == len(samples)
@@ -83,8 +103,24 @@ def test_samples_are_young_percents(devices: list[NvmlDevice]) -> None:
         assert all(age < 3600 for age, _ in ages)
 
 
-def test_utilization_rate_is_a_percent(devices: list[NvmlDevice]) -> None:
-    assert all(0 <= device.utilization_rate() <= 100 for device in devices)
+def test_every_instance_says_who_it_is_and_has_memory_of_its_gpus(devices: list[NvmlGpu]) -> None:
+    for device in devices:
+        if not is_partitioned(device):
+            continue
+        gpu, slots = device.identity(), device.slots()
+        assert gpu.uuid is not None
+        found = [instance for slot in range(slots) if (instance := device.instance(slot)) is not None]
+        described = [instance.describe(gpu.uuid, slots) for instance in found]
+        assert all(instance.uuid().startswith("MIG-") for instance in found)
+        assert len({instance.uuid() for instance in found}) == len(found)
+        assert len({(it.gpu_instance, it.compute_instance) for it in described}) == len(found)
+        assert all(it.profile and it.fraction and 0 < it.fraction <= 1 for it in described)
+        total = device.memory().total or 0
+        assert all(0 < (instance.memory().total or 0) <= total for instance in found)
+
+
+def test_utilization_rate_is_a_percent(whole: list[NvmlGpu]) -> None:
+    assert all(0 <= device.utilization_rate() <= 100 for device in whole)
 
 
 def test_an_index_that_nobody_has_fails_alone(nvml: Nvml) -> None:

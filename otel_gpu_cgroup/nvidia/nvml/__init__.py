@@ -7,7 +7,26 @@ belong on a thread that nobody has to wait for.
 
 from __future__ import annotations
 
-from otel_gpu_cgroup.nvidia.nvml.interface import ListedProcess, Memory, Nvml, NvmlDevice, ProcessSample
+from otel_gpu_cgroup.nvidia.nvml.interface import (
+    ListedProcess,
+    Memory,
+    Nvml,
+    NvmlDevice,
+    NvmlGpu,
+    NvmlInstance,
+    NvmlMeter,
+    ProcessSample,
+)
 from otel_gpu_cgroup.nvidia.nvml.library import PyNvml
 
-__all__ = ["ListedProcess", "Memory", "Nvml", "NvmlDevice", "ProcessSample", "PyNvml"]
+__all__ = [
+    "ListedProcess",
+    "Memory",
+    "Nvml",
+    "NvmlDevice",
+    "NvmlGpu",
+    "NvmlInstance",
+    "NvmlMeter",
+    "ProcessSample",
+    "PyNvml",
+]

@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import pynvml
 
-from otel_gpu_cgroup.errors import NvmlDeviceLost, NvmlQueryFailed, NvmlUnavailable, NvmlUnsupported, ParseError
+from otel_gpu_cgroup.errors import (
+    NvmlDeviceLost,
+    NvmlQueryFailed,
+    NvmlRefused,
+    NvmlUnavailable,
+    NvmlUnsupported,
+    ParseError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,6 +38,7 @@ _DOWN: Final = frozenset(
 )
 """What no query can be answered after; NVML has to be started anew."""
 _LOST: Final = frozenset({pynvml.NVML_ERROR_GPU_IS_LOST, pynvml.NVML_ERROR_RESET_REQUIRED})
+_CURE: Final = "run as root, for a GPU in MIG mode in a container with NVIDIA_MIG_MONITOR_DEVICES=all"
 _ALL_ONES: Final = 0xFFFFFFFFFFFFFFFF
 """NVML_VALUE_NOT_AVAILABLE as an unsigned 64-bit number."""
 
@@ -60,6 +68,8 @@ def failure(what: str, error: Exception) -> NvmlQueryFailed | NvmlUnavailable:
         return NvmlUnsupported(f"{what}: {reason(error)}")
     if code in _LOST:
         return NvmlDeviceLost(reason(error))  # whatever was asked
+    if code == pynvml.NVML_ERROR_NO_PERMISSION:
+        return NvmlRefused(f"{what}: {reason(error)}; {_CURE}")
     return NvmlQueryFailed(f"{what}: {reason(error)}")
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One GPU through NVIDIA's own binding."""
+"""What a GPU and a MIG instance answer alike, through NVIDIA's own binding."""
 
 from __future__ import annotations
 
@@ -8,13 +8,10 @@ from typing import Any, Final
 import pynvml
 
 from otel_gpu_cgroup.errors import NvmlUnsupported
-from otel_gpu_cgroup.model import Gpu, GpuUuid
 from otel_gpu_cgroup.nvidia.duty_cycle import Sample
-from otel_gpu_cgroup.nvidia.nodes import parse_pci_address
-from otel_gpu_cgroup.nvidia.nvml.asking import ask, available, failure, if_told
+from otel_gpu_cgroup.nvidia.nvml.asking import ask, available, failure
 from otel_gpu_cgroup.nvidia.nvml.interface import ListedProcess, Memory, ProcessSample
 from otel_gpu_cgroup.nvidia.nvml.processes import ProcessLists, read_process_samples
-from otel_gpu_cgroup.printable import printable
 
 _SAMPLE_FIELDS: Final = {
     pynvml.NVML_VALUE_TYPE_UNSIGNED_INT: "uiVal",
@@ -25,24 +22,12 @@ _SAMPLE_FIELDS: Final = {
 
 
 class PyNvmlDevice:
-    """One GPU through the binding; its handle is dead once NVML was stopped."""
+    """One device through the binding; its handle is dead once NVML was stopped."""
 
-    def __init__(self, index: int, handle: Any) -> None:
-        self._index = index
+    def __init__(self, handle: Any) -> None:
         self._handle = handle
         self._memory_version: int | None = pynvml.nvmlMemory_v2
         self._lists = ProcessLists(handle)
-
-    def identity(self) -> Gpu:
-        """Raises when the minor number or the UUID is not told: nothing can be joined without."""
-        handle = self._handle
-        return Gpu(
-            minor=ask("minor number", lambda: pynvml.nvmlDeviceGetMinorNumber(handle)),
-            uuid=GpuUuid(printable(ask("UUID", lambda: pynvml.nvmlDeviceGetUUID(handle)))),
-            model=if_told("name", lambda: printable(pynvml.nvmlDeviceGetName(handle))),
-            address=if_told("PCI address", lambda: parse_pci_address(pynvml.nvmlDeviceGetPciInfo(handle).busId)),
-            index=self._index,
-        )
 
     def memory(self) -> Memory:
         """Asks for version 2 (driver 510 on), and for version 1, whose `used` holds the reserve, where it is not."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from otel_gpu_cgroup.model import Gpu
+    from otel_gpu_cgroup.model import Gpu, GpuUuid, MigInstance
     from otel_gpu_cgroup.nvidia.duty_cycle import Sample
 
 
@@ -42,11 +42,7 @@ class ProcessSample:
 
 
 class NvmlDevice(Protocol):
-    """One GPU as NVML lists it; every method raises NvmlQueryFailed, or NvmlUnavailable when NVML is down."""
-
-    def identity(self) -> Gpu:
-        """Minor number, UUID, model and PCI address."""
-        ...
+    """A GPU or a MIG instance; every method raises NvmlQueryFailed, or NvmlUnavailable when NVML is down."""
 
     def memory(self) -> Memory:
         """Total and used; used without the driver's reserve where the driver tells it apart."""
@@ -69,6 +65,57 @@ class NvmlDevice(Protocol):
         ...
 
 
+class NvmlInstance(NvmlDevice, Protocol):
+    """One MIG instance; when it is destroyed its handle fails, or comes to mean the next one in its slot."""
+
+    def uuid(self) -> GpuUuid:
+        """Of the instance that the handle means now."""
+        ...
+
+    def describe(self, parent: GpuUuid, slices: int) -> MigInstance:
+        """What it is of its GPU, which has so many compute slices."""
+        ...
+
+
+class NvmlMeter(Protocol):
+    """How busy one GPU instance is, from pass to pass."""
+
+    def percent(self, now: float) -> float | None:
+        """0..100: the part of the time since the previous call in which it worked; `now` is monotonic seconds.
+
+        None in the first call, and after a time too short or too long; raises as a device's methods do.
+        """
+        ...
+
+    def release(self) -> None:
+        """Give back what it holds of the driver's; never raises."""
+        ...
+
+
+class NvmlGpu(NvmlDevice, Protocol):
+    """One GPU as NVML lists it."""
+
+    def identity(self) -> Gpu:
+        """Minor number, UUID, model and PCI address."""
+        ...
+
+    def is_partitioned(self) -> bool:
+        """Whether it is in MIG mode now; raises NvmlUnsupported where it knows no such thing."""
+        ...
+
+    def slots(self) -> int:
+        """How many instances it can have at most: as many as it has compute slices."""
+        ...
+
+    def instance(self, slot: int) -> NvmlInstance | None:
+        """The instance in this slot; None where there is none, whatever the slots after it hold."""
+        ...
+
+    def meter(self, gpu_instance: int) -> NvmlMeter:
+        """A new meter for the GPU instance with this id; asks nothing yet."""
+        ...
+
+
 class Nvml(Protocol):
     """The driver's management library."""
 
@@ -88,6 +135,6 @@ class Nvml(Protocol):
         """How many GPUs it lists."""
         ...
 
-    def device(self, index: int) -> NvmlDevice:
+    def device(self, index: int) -> NvmlGpu:
         """The GPU with this index."""
         ...

@@ -11,13 +11,13 @@ import pynvml
 
 from otel_gpu_cgroup.errors import NvmlUnavailable
 from otel_gpu_cgroup.nvidia.nvml.asking import ask, reason
-from otel_gpu_cgroup.nvidia.nvml.device import PyNvmlDevice
+from otel_gpu_cgroup.nvidia.nvml.mig import PyNvmlGpu
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from otel_gpu_cgroup.nvidia.nvml.interface import NvmlDevice
+    from otel_gpu_cgroup.nvidia.nvml.interface import NvmlGpu
 
 
 class PyNvml:
@@ -66,9 +66,9 @@ class PyNvml:
         """Counts GPUs that the caller may not open, too."""
         return int(ask("device count", pynvml.nvmlDeviceGetCount))
 
-    def device(self, index: int) -> NvmlDevice:
+    def device(self, index: int) -> NvmlGpu:
         """Raises when the GPU with this index does not answer."""
-        return PyNvmlDevice(index, ask("device handle", lambda: pynvml.nvmlDeviceGetHandleByIndex(index)))
+        return PyNvmlGpu(index, ask("device handle", lambda: pynvml.nvmlDeviceGetHandleByIndex(index)))
 
 
 def _load(path: Path) -> None:

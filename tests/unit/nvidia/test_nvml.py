@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from otel_gpu_cgroup.errors import NvmlDeviceLost, NvmlQueryFailed, NvmlUnavailable, NvmlUnsupported
+from otel_gpu_cgroup.errors import NvmlDeviceLost, NvmlQueryFailed, NvmlRefused, NvmlUnavailable, NvmlUnsupported
 from otel_gpu_cgroup.nvidia.nvml import ListedProcess, Memory, NvmlDevice, PyNvml
 from tests.fakes.fake_nvml import (
     GIB,
@@ -83,7 +83,7 @@ def test_samples_of_an_unknown_value_type_are_unsupported(driver: LoadedDriver) 
     [
         (15, NvmlDeviceLost),
         (16, NvmlDeviceLost),
-        (4, NvmlQueryFailed),
+        (4, NvmlRefused),
         (999, NvmlQueryFailed),
         (3, NvmlUnsupported),
         (9, NvmlUnavailable),

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -44,7 +45,7 @@ def test_a_snapshot_has_every_gpu_and_its_values(driver: LoadedDriver) -> None:
         (B, 0, 1, "NVIDIA H100 80GB HBM3"),
     ]
     # 100 is older than 10 s; (20 + 45) / 2 is no whole number, and cAdvisor would have said 32
-    assert snapshot.readings[A] == GpuReading(80 * GIB, 5 * GIB, 32.5, 0.325)
+    assert snapshot.readings[A] == GpuReading(80 * GIB, 5 * GIB, 32.5, 0.325, ())
     assert snapshot.readings[B].duty_cycle == 0
     assert snapshot.count == 2
     assert not snapshot.problems
@@ -82,7 +83,8 @@ def test_what_one_gpu_does_not_support_costs_that_value_alone_and_is_asked_once(
     snapshots = reader(driver, FakeGpu(uuid=A, minor=0, memory=MEMORY, unsupported=unsupported))
     before = driver.counts()
     first, second = snapshots.read(), snapshots.read()
-    assert first.readings == second.readings == {A: GpuReading(80 * GIB, 5 * GIB)}
+    for snapshot in (first, second):
+        assert replace(snapshot.readings[A], covered=None) == GpuReading(80 * GIB, 5 * GIB, processes=())
     assert not first.problems
     asked = {name: driver.counts()[name] - before.get(name, 0) for name in unsupported}
     assert asked == {"nvmlDeviceGetSamples": 1, "nvmlDeviceGetUtilizationRates": 1}
@@ -142,8 +144,9 @@ def test_a_pass_over_known_gpus_asks_each_for_its_values_alone(driver: LoadedDri
     snapshots.read()
     before = calls(driver)
     snapshots.read()
-    # driver version and count; for each GPU its memory, and its samples by one call for the size and one for them
-    assert calls(driver) - before == 2 + 8 * 3
+    # driver version and count; for each GPU its MIG mode, its memory, three lists of processes; its samples and those
+    # of its processes by one call for the size and one for them
+    assert calls(driver) - before == 2 + 8 * (1 + 1 + 3 + 2 + 2)
 
 
 @pytest.mark.parametrize("code", [1, 9, 18])
