@@ -29,6 +29,8 @@ from otel_gpu_cgroup.otel.register import register
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from opentelemetry.sdk.resources import Resource
+
     from otel_gpu_cgroup.freshness import StatsSource
 
 Temporality = dict[type, AggregationTemporality]
@@ -79,20 +81,28 @@ class Keep(MetricExporter):
 class Push:
     """A provider whose readers export when they are told; each has its own exporter, all share the cycles."""
 
-    def __init__(self, source: StatsSource, *excluded: str, exporters: Sequence[Keep] = ()) -> None:
-        self.kept = exporters or (Keep(),)
+    def __init__(
+        self,
+        source: StatsSource,
+        *excluded: str,
+        exporters: Sequence[MetricExporter] = (),
+        resource: Resource | None = None,
+    ) -> None:
+        self.exporters = exporters or (Keep(),)
         collection = Collection(source, patience=5)
         self.readers = [
-            ProducingReader(kept, Producer(collection, excluded), interval_millis=3_600_000) for kept in self.kept
+            ProducingReader(one, Producer(collection, excluded), interval_millis=3_600_000) for one in self.exporters
         ]
-        self.provider = MeterProvider(self.readers, shutdown_on_exit=False)
+        self.provider = MeterProvider(self.readers, resource, shutdown_on_exit=False)
         register(self.provider, collection, AGENT_INSTRUMENTS)
 
     def __call__(self, which: int = 0) -> dict[str, Metric]:
-        """What one of the exporters gets now."""
-        self.kept[which].metrics = {}
+        """Let one of the readers push; returns what arrived, if it is kept."""
+        kept = self.exporters[which]
+        if isinstance(kept, Keep):
+            kept.metrics = {}
         self.readers[which].force_flush()
-        return self.kept[which].metrics
+        return kept.metrics if isinstance(kept, Keep) else {}
 
     def __enter__(self) -> Self:
         return self

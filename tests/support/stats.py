@@ -70,7 +70,7 @@ def instance(uuid: str, parent: str, minor: int, *holders: str, fraction: float 
 
 def held(*rows: tuple[str, str, float, float, float]) -> dict[RowKey, HeldTime]:
     """Container, device, and the seconds active, idle and unknown."""
-    return {RowKey(name, GpuUuid(uuid)): HeldTime(*seconds) for name, uuid, *seconds in rows}
+    return {RowKey(name, GpuUuid(uuid)): HeldTime(*map(float, seconds)) for name, uuid, *seconds in rows}
 
 
 def node(
