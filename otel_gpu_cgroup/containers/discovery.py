@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds the cgroup hierarchies of a host and walks them for the cgroups of containers. Only reads."""
+"""Finds the cgroup hierarchies of a host, and in them the cgroups of containers. Only reads."""
 
 from __future__ import annotations
 
-import logging
 import os
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
@@ -11,18 +10,15 @@ from typing import TYPE_CHECKING, Final
 from otel_gpu_cgroup.containers.identity import parse_container
 from otel_gpu_cgroup.containers.mounts import Mount, devices_mount, parse_cgroup_mounts, unified_mount
 from otel_gpu_cgroup.containers.placement import Placement
-from otel_gpu_cgroup.errors import Gone, HostUnreadable
-from otel_gpu_cgroup.host import HostPaths, read_text, unreadable
-from otel_gpu_cgroup.model import CgroupLayout, CgroupPath, Container, Problem, Stage
+from otel_gpu_cgroup.containers.tree import walk
+from otel_gpu_cgroup.errors import HostUnreadable
+from otel_gpu_cgroup.host import HostPaths, read_text
+from otel_gpu_cgroup.model import CgroupLayout, CgroupPath, Container, Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
-_log: Final = logging.getLogger(__name__)
 _BY_PATH: Final = attrgetter("cgroup")
-_LEAF_LINKS: Final = 2
-"""st_nlink of a folder without subfolders on kernfs (2 + subfolders); btrfs and overlayfs always say 1."""
 
 
 def read_cgroup_layout(host: HostPaths) -> CgroupLayout:
@@ -69,15 +65,14 @@ class ContainerDiscovery:
         """
         self._problems = []
         try:
-            leaves, known = dict(_walk(self._root(), self._problems)), self._known
+            cgroups = {cgroup[0]: cgroup for cgroup in walk(os.fspath(self._root()), self._problems)}
         except HostUnreadable:
             self._set_layout(CgroupLayout())  # so that the next cycle looks for the mounts anew
             raise
-        self._known = {path: known[path] if path in known else parse_container(path) for path in leaves}
-        found = (container for container in self._known.values() if container is not None)
-        return self._placement.place(
-            [(container, leaves[container.cgroup]) for container in sorted(found, key=_BY_PATH)]
-        )
+        known = self._known
+        self._known = {path: known[path] if path in known else parse_container(path) for path in cgroups}
+        found = sorted((container for container in self._known.values() if container is not None), key=_BY_PATH)
+        return self._placement.place([(container, cgroups[container.cgroup]) for container in found])
 
     def _root(self) -> Path:
         if self._layout.mode is None:
@@ -90,48 +85,3 @@ class ContainerDiscovery:
 
     def _set_layout(self, layout: CgroupLayout) -> None:
         self._layout, self._placement, self._known = layout, Placement(self._host, layout), {}
-
-
-def _walk(root: Path, problems: list[Problem]) -> Iterator[tuple[CgroupPath, bool]]:
-    """The paths of all cgroups below a hierarchy's root, and whether each is a leaf; leaves are not opened."""
-    top = os.fspath(root)
-    folders = [""]
-    while folders:
-        folder = folders.pop()
-        try:
-            found = _subfolders(f"{top}{folder}")
-        except OSError as error:
-            trouble = unreadable(f"{top}{folder}", error)
-            if not folder:
-                raise trouble from error
-            if isinstance(trouble, Gone):
-                _log.debug("cgroup ended during the walk cgroup=%a error=%s", folder, error)
-            else:
-                problems.append(Problem(Stage.DISCOVERY, folder, str(trouble)))
-            continue
-        for name, is_leaf in found:
-            path = f"{folder}/{name}"
-            yield CgroupPath(path), is_leaf
-            if not is_leaf:
-                folders.append(path)
-
-
-def _subfolders(folder: str) -> list[tuple[str, bool]]:
-    """The name of each subfolder, and whether it is a leaf.
-
-    Asked through the opened folder: the kernel then looks up one name, not all the names of a long path.
-    """
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        with os.scandir(descriptor) as entries:
-            return [(entry.name, _is_leaf(entry)) for entry in entries if entry.is_dir(follow_symlinks=False)]
-    finally:
-        os.close(descriptor)
-
-
-def _is_leaf(entry: os.DirEntry[str]) -> bool:
-    """Whether a folder has no subfolders, as one has none that is gone."""
-    try:
-        return entry.stat(follow_symlinks=False).st_nlink == _LEAF_LINKS
-    except OSError:
-        return True

@@ -63,19 +63,20 @@ def parse_own_container(proc_cgroup: str, mountinfo: str) -> Container:
     """The container of the process whose files these are; what they do not tell is None."""
     paths = parse_own_paths(proc_cgroup)
     path = CgroupPath(paths.get("devices") or paths.get("") or "/")
-    named = next((found for above in _upwards(path) if (found := parse_container(above)) is not None), None)
+    named = next((found for above in parse_upwards(path) if (found := parse_container(above)) is not None), None)
     mounts = tuple(_parse_mounts(mountinfo))
     pod = _pod(mounts)
-    if named is not None:
+    if named is not None and not named.is_unit:
         return replace(named, pod=_merged(named.pod, pod))
     if pod is not None or any(_KUBERNETES.fullmatch(mount.point) for mount in mounts):
         return Container(path, Runtime.UNKNOWN, pod=pod)
-    runtime, identifier = next(_owners(mounts), (Runtime.UNKNOWN, None))
-    return Container(path, runtime, identifier)
+    if (owner := next(_owners(mounts), None)) is not None:
+        return Container(path, *owner)  # whose systemd the unit may be of
+    return named or Container(path, Runtime.UNKNOWN)
 
 
-def _upwards(path: str) -> Iterator[CgroupPath]:
-    """The path and those above it."""
+def parse_upwards(path: str) -> Iterator[CgroupPath]:
+    """The path and those above it, but the top."""
     while path.strip("/"):
         yield CgroupPath(path)
         path = path.rpartition("/")[0]

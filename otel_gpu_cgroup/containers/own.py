@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from otel_gpu_cgroup.containers.discovery import ContainerDiscovery, read_cgroup_layout
 from otel_gpu_cgroup.containers.downward import with_downward_names
-from otel_gpu_cgroup.containers.inside import own_folder, parse_own_container, parse_own_paths
+from otel_gpu_cgroup.containers.inside import own_folder, parse_own_container, parse_own_paths, parse_upwards
 from otel_gpu_cgroup.containers.mounts import devices_mount, parse_cgroup_mounts, unified_mount
+from otel_gpu_cgroup.containers.namespace import DEVICES, UNIFIED, ShownPaths
 from otel_gpu_cgroup.errors import HostUnreadable, ParseError
 from otel_gpu_cgroup.host import HostPaths, read_text
 from otel_gpu_cgroup.model import CgroupLayout
@@ -24,18 +25,21 @@ _CGROUP: Final = "/proc/self/cgroup"
 _MOUNTINFO: Final = "/proc/self/mountinfo"
 
 
-def parse_own_cgroups(text: str) -> frozenset[str]:
-    """The cgroups that a /proc/PID/cgroup names (lines `ID:CONTROLLERS:PATH`), and all cgroups above them."""
-    paths = (PurePosixPath(line.split(":", 2)[2]) for line in text.split("\n") if line.count(":") >= 2)
-    return frozenset(str(path) for own in paths for path in (own, *own.parents) if str(path) != "/")
+def read_own_cgroups(host: HostPaths | None = None) -> frozenset[str]:
+    """The cgroup of this process in the host's tree that is walked, and all above it but the top.
 
-
-def read_own_cgroups() -> frozenset[str]:
-    """Of this process; empty inside a cgroup namespace, which shows every path as /."""
+    Where a cgroup namespace hides it, it is looked for in the tree; empty where it is not in it.
+    """
+    host = host or HostPaths()
     try:
-        return parse_own_cgroups(read_text(_CGROUP))
-    except HostUnreadable:
+        layout, paths = read_cgroup_layout(host), parse_own_paths(read_text(_CGROUP))
+    except (HostUnreadable, ParseError):
         return frozenset()
+    tree, controller = (layout.devices, DEVICES) if layout.devices is not None else (layout.unified, UNIFIED)
+    if tree is None or controller not in paths:
+        return frozenset()
+    own = ShownPaths(host, os.fspath(tree), controller).resolve(paths[controller])
+    return frozenset() if own is None else frozenset(parse_upwards(own))
 
 
 def read_own_id() -> str | None:
@@ -81,7 +85,8 @@ class OwnDiscovery:
 def sees_only_itself(host: HostPaths) -> bool:
     """Whether what is mounted here is not a whole hierarchy of cgroups, and holds no container below its top.
 
-    The top of a whole one has (v1) or lacks (v2) a file that every other cgroup lacks or has.
+    The top of a whole one has (v1) or lacks (v2) a file that every other cgroup lacks or has. Units below the top of a
+    part are those of the container's own systemd.
     """
     try:
         layout = read_cgroup_layout(host)
@@ -89,7 +94,7 @@ def sees_only_itself(host: HostPaths) -> bool:
             whole = os.path.exists(layout.devices / "release_agent")
         else:
             whole = layout.unified is None or not os.path.exists(layout.unified / "cgroup.type")
-        return not whole and not ContainerDiscovery(host).discover()
+        return not whole and all(container.is_unit for container in ContainerDiscovery(host).discover())
     except (HostUnreadable, ParseError):
         return False
 

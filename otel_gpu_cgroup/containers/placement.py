@@ -12,12 +12,15 @@ import os
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from otel_gpu_cgroup.containers.namespace import UNIFIED, ShownPaths
 from otel_gpu_cgroup.errors import HostUnreadable
 from otel_gpu_cgroup.host import HostPaths, read_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Set as AbstractSet
 
+    from otel_gpu_cgroup.containers.tree import Cgroup
     from otel_gpu_cgroup.model import CgroupLayout, CgroupPath, Container
 
 _MOST_FOLDERS: Final = 1000
@@ -29,32 +32,26 @@ def parse_pids(procs: str) -> list[int]:
 
 
 def parse_unified_path(proc_cgroup: str) -> str | None:
-    """The cgroup2 path in a /proc/PID/cgroup; None without one, or where the reader's namespace does not show it."""
-    paths = (line[3:] for line in proc_cgroup.split("\n") if line.startswith("0::/"))
-    return next((path for path in paths if not path.startswith("/..")), None)
+    """The cgroup2 path in a /proc/PID/cgroup, as the reader's cgroup namespace shows it; None without one."""
+    return next((line[3:] for line in proc_cgroup.split("\n") if line.startswith("0::/")), None)
 
 
-def read_first_process(folder: str) -> tuple[int, str] | None:
-    """The lowest pid in a cgroup and all below it, and the folder that it is in; None for an empty one."""
-    found = ((pid, place) for place in _folders(folder) for pid in _read_pids(place))
+def _is_nobodys(_folder: str) -> bool:
+    return False
+
+
+def read_first_process(folder: str, is_other: Callable[[str], bool] = _is_nobodys) -> tuple[int, str] | None:
+    """The lowest pid in a cgroup and all below it that is no other's, and the folder that it is in; None for an empty one."""
+    found = ((pid, place) for place in _folders(folder, is_other) for pid in _read_pids(place))
     return min(found, default=None)
 
 
-def shows_foreign_processes(folder: str) -> bool:
+def shows_foreign_processes(folder: str, is_other: Callable[[str], bool] = _is_nobodys) -> bool:
     """Whether a cgroup or one below it has processes of other PID namespaces, which are shown as 0."""
-    return any("0" in _read_procs(place).split() for place in _folders(folder))
+    return any("0" in _read_procs(place).split() for place in _folders(folder, is_other))
 
 
-def read_unified_folder(host: HostPaths, root: str, pid: int) -> str | None:
-    """The folder of a process' cgroup2 below the hierarchy's root; None when it has ended or cannot be told."""
-    try:
-        path = parse_unified_path(read_text(host.proc / str(pid) / "cgroup"))
-    except HostUnreadable:
-        return None
-    return None if path is None else f"{root}{path}".rstrip("/")
-
-
-def _folders(top: str) -> Iterator[str]:
+def _folders(top: str, is_other: Callable[[str], bool]) -> Iterator[str]:
     """A cgroup and those below it, no more than a bound: a container may make as many as it likes."""
     folders = [top]
     for _ in range(_MOST_FOLDERS):
@@ -64,9 +61,10 @@ def _folders(top: str) -> Iterator[str]:
         yield folder
         try:
             with os.scandir(folder) as entries:
-                folders += [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
+                below = [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
         except OSError:
             continue  # it has ended
+        folders += [place for place in below if not is_other(place)]
 
 
 def _read_pids(folder: str) -> list[int]:
@@ -87,21 +85,26 @@ class Placement:
         self._host = host
         self._devices = None if layout.devices is None else os.fspath(layout.devices)
         self._unified = None if layout.unified is None else os.fspath(layout.unified)
+        self._shown = ShownPaths(host, self._unified or "", UNIFIED)
+        self._walked = self._devices or self._unified or ""
+        self._containers: AbstractSet[str] = frozenset()
         self._before: dict[CgroupPath, Container] = {}
         self._settled: dict[CgroupPath, Container] = {}
 
-    def place(self, found: Sequence[tuple[Container, bool]]) -> list[Container]:
-        """The containers, each with the folders that speak for it; beside each, whether no cgroup is below its own.
+    def place(self, found: Sequence[tuple[Container, Cgroup]]) -> list[Container]:
+        """The containers, each with the folders that speak for it and its inode; beside each, its own cgroup.
 
         Where a process is does not change once a container is set up: what two cycles saw of one that has a process is
-        not asked again, unless there are cgroups below, between which processes may move, or the folder has gone.
+        not asked again, unless there are cgroups below, between which processes may move, or the folder has gone, or
+        is another one by now.
         """
+        self._shown.begin_cycle()
+        self._containers = {path for _, (path, _, _) in found}
         placed, settled = [], {}
-        for container, is_leaf in found:
-            path = container.cgroup
+        for container, (path, is_leaf, inode) in found:
             known = self._settled.get(path) if is_leaf else None
-            if known is None or self._has_left(known):
-                known, has_process = self._place(container, is_leaf=is_leaf)
+            if known is None or known.inode != inode or self._has_left(known):
+                known, has_process = self._place(replace(container, inode=inode), is_leaf=is_leaf)
                 settles = is_leaf and has_process and self._before.get(path) == known
             else:
                 settles = True
@@ -110,6 +113,10 @@ class Placement:
             placed.append(known)
         self._settled, self._before = settled, {container.cgroup: container for container in placed}
         return placed
+
+    def _is_container(self, folder: str) -> bool:
+        """Whether this is a container's own: what is in it is nobody else's."""
+        return folder[len(self._walked) :] in self._containers
 
     def _has_left(self, container: Container) -> bool:
         """Whether its processes must be elsewhere in cgroup2 by now, which only a hybrid host can tell apart."""
@@ -122,7 +129,7 @@ class Placement:
         folder = f"{self._devices}{container.cgroup}"
         if self._unified is None and is_leaf:
             return replace(container, devices=folder), True
-        first = read_first_process(folder)
+        first = read_first_process(folder, self._is_container)
         devices = folder if first is None else first[1]
         unified, is_hidden = (None, False) if self._unified is None else self._beside(container, folder, first)
         return replace(container, devices=devices, unified=unified, is_hidden=is_hidden), first is not None
@@ -131,8 +138,8 @@ class Placement:
         folder = f"{self._unified}{container.cgroup}"
         if is_leaf:
             return replace(container, unified=folder)
-        first = read_first_process(folder)
-        if first is None and shows_foreign_processes(folder):
+        first = read_first_process(folder, self._is_container)
+        if first is None and shows_foreign_processes(folder, self._is_container):
             return replace(container, is_hidden=True)
         return replace(container, unified=folder if first is None else first[1])
 
@@ -143,7 +150,16 @@ class Placement:
         """
         same = f"{self._unified}{container.cgroup}"
         if first is None:
-            hidden = shows_foreign_processes(folder)
+            hidden = shows_foreign_processes(folder, self._is_container)
             return (same if not hidden and os.path.isdir(same) else None), hidden
-        found = read_unified_folder(self._host, f"{self._unified}", first[0])
+        found = self._read_unified_folder(first[0])
         return found, found is None
+
+    def _read_unified_folder(self, pid: int) -> str | None:
+        """The folder of a process' cgroup2; None when it has ended or cannot be told."""
+        try:
+            shown = parse_unified_path(read_text(self._host.proc / str(pid) / "cgroup"))
+        except HostUnreadable:
+            return None
+        path = None if shown is None else self._shown.resolve(shown)
+        return None if path is None else f"{self._unified}{path}".rstrip("/")

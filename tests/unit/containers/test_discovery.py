@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import shutil
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import pytest
@@ -14,6 +16,7 @@ from otel_gpu_cgroup.containers.discovery import ContainerDiscovery, read_cgroup
 from otel_gpu_cgroup.errors import Gone, HostUnreadable, ParseError
 from otel_gpu_cgroup.host import HostPaths
 from otel_gpu_cgroup.model import CgroupMode, Runtime
+from tests.support.looks import at_look
 from tests.unit.containers.test_identity import ID, OTHER, UID
 
 if TYPE_CHECKING:
@@ -50,7 +53,7 @@ class Host:
 def host(tmp_path: Path) -> Host:
     made = Host(tmp_path / "host")
     made.mount(DEVICES_LINE)
-    made.make("/system.slice/ssh.service")
+    made.make("/system.slice/boot.mount")
     return made
 
 
@@ -73,6 +76,63 @@ def test_containers_come_and_go(host: Host) -> None:
     assert host.discovery.discover()[0] is first[0]
     folder.rmdir()
     assert host.found() == []
+
+
+def test_units_of_the_host_are_found_and_those_of_containers_are_not(host: Host) -> None:
+    host.make("/system.slice/ssh.service")
+    host.make("/user.slice/user-1000.slice/user@1000.service/app.slice/jupyter.service")
+    host.make(f"/docker/{ID}/system.slice/nginx.service")
+    found = {container.name: container for container in host.discovery.discover()}
+    assert sorted(name or "" for name in found) == ["", "jupyter.service", "ssh.service", "user@1000.service"]
+    assert [container.is_unit for container in found.values()] == [False, True, True, True]
+
+
+def test_a_folder_that_is_made_again_is_another_container(host: Host) -> None:
+    folder = host.make(f"/docker/{ID}")
+    (first,) = host.discovery.discover()
+    assert host.discovery.discover() == [first]
+    folder.rename(folder.with_name("aside"))  # so that the file system does not give its inode again
+    host.make(f"/docker/{ID}")
+    (second,) = host.discovery.discover()
+    assert (first.inode, second.inode) == ((folder.with_name("aside")).stat().st_ino, folder.stat().st_ino)
+    assert first.inode != second.inode
+    assert second == dataclasses.replace(first, inode=second.inode)
+
+
+def two_containers(root: Path, *lines: str) -> Host:
+    """A host on which one has cgroups below and one has none, each with a process."""
+    host = Host(root)
+    host.mount(*lines)
+    for identity, below, pid in ((ID, "/inner/most", 70), (OTHER, "", 80)):
+        for hierarchy in ("devices", "unified"):
+            (host.make(f"/docker/{identity}{below}", hierarchy) / "cgroup.procs").write_text(f"{pid}\n")
+        (root / f"proc/{pid}").mkdir()
+        (root / f"proc/{pid}/cgroup").write_text(f"0::/docker/{identity}{below}\n")
+    return host
+
+
+@pytest.mark.parametrize("lines", [(DEVICES_LINE,), (UNIFIED_LINE,), (DEVICES_LINE, UNIFIED_LINE)])
+def test_what_vanishes_at_any_step_costs_itself_alone(tmp_path: Path, lines: tuple[str, ...]) -> None:
+    """Before the n-th look into the tree a container's cgroups are gone, for every n; its neighbour stays."""
+    undisturbed = two_containers(tmp_path / "undisturbed", *lines)
+    with at_look(undisturbed.root / "sys", -1, lambda: None) as looks:
+        (neighbour, _) = undisturbed.found()
+    assert looks.count > 5
+    for step in range(looks.count):
+        host = two_containers(tmp_path / f"host-{step}", *lines)
+        going = [host.root / "sys/fs/cgroup" / tree / "docker" / ID for tree in ("devices", "unified")]
+        with at_look(host.root / "sys", step, partial(move_away, *going, host.root / "proc/70")) as looks:
+            found = host.found()
+        assert looks.count > step
+        assert found[0] == neighbour
+        assert host.discovery.problems == ()
+        assert host.found() == [neighbour]
+
+
+def move_away(*folders: Path) -> None:
+    """Which is at once, as a cgroup's end is."""
+    for number, folder in enumerate(folders):
+        folder.rename(folder.parents[1] / f"gone-{number}")
 
 
 def test_a_container_inside_a_container_is_one_more(host: Host) -> None:

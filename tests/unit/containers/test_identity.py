@@ -1,139 +1,51 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a cgroup's path tells: paths as the runtimes make them, and paths that only look alike."""
+"""What a cgroup's path tells: paths as runtimes make them (tests/data/identity), and such as only look alike."""
 
 from __future__ import annotations
 
-from typing import Final
+import json
+from pathlib import Path
+from typing import Any, Final
 
 import pytest
 
 from otel_gpu_cgroup.containers.identity import parse_container
-from otel_gpu_cgroup.model import CgroupPath, Container, Pod, Runtime
+from otel_gpu_cgroup.model import CgroupPath, Container, Pod, Runtime, SlurmStep
 
 ID: Final = "4f1d9c0a7be25d83" * 4
 OTHER: Final = "0a1b2c3d4e5f6789" * 4
 UID: Final = "7f0dd8f9-4b9c-4d5e-a5b3-9a1c1f0d1b2e"
-UID_: Final = UID.replace("-", "_")
 HASH: Final = "5a1e6c4f0d3b2a9887766554433221ff"
-KIND: Final = "/kubelet.slice/kubelet-kubepods.slice"
-DOCKER, CONTAINERD, CRIO, PODMAN = Runtime.DOCKER, Runtime.CONTAINERD, Runtime.CRIO, Runtime.PODMAN
+RECORDED: Final = Path(__file__).parents[2] / "data/identity"
+ROWS: Final = [
+    pytest.param(row["path"], row["container"], id=f"{file.stem}:{row['path'][-60:]}")
+    for file in sorted(RECORDED.glob("*.json"))
+    for row in json.loads(file.read_text())
+]
 
 
-@pytest.mark.parametrize(
-    ("path", "runtime"),
-    [
-        (f"/docker/{ID}", DOCKER),
-        (f"/system.slice/docker-{ID}.scope", DOCKER),
-        (f"/my-parent.slice/docker-{ID}.scope", DOCKER),
-        (f"/user.slice/user-1000.slice/user@1000.service/user.slice/docker-{ID}.scope", DOCKER),
-        (f"/docker/{OTHER}/docker/{ID}", DOCKER),
-        (f"/ecstasks.slice/ecstasks-{HASH}.slice/docker-{ID}.scope", DOCKER),
-        (f"/default/{ID}", CONTAINERD),
-        (f"/docker/other/{ID}", CONTAINERD),
-        (f"/{ID}", CONTAINERD),
-        (f"/system.slice/nerdctl-{ID}.scope", CONTAINERD),
-        (f"/system.slice/cri-containerd-{ID}.scope", CONTAINERD),
-        (f"/system.slice/crio-{ID}.scope", CRIO),
-        (f"/crio-{ID}", CRIO),
-        (f"/machine.slice/libpod-{ID}.scope", PODMAN),
-        (f"/user.slice/user-1000.slice/user@1000.service/user.slice/libpod-{ID}.scope", PODMAN),
-        (f"/libpod_parent/libpod-{ID}", PODMAN),
-        (f"/system.slice/web.service/libpod-payload-{ID}", PODMAN),
-    ],
-)
-def test_containers_without_a_pod(path: str, runtime: Runtime) -> None:
-    assert parse_container(CgroupPath(path)) == Container(CgroupPath(path), runtime, ID)
+def container(path: str, told: dict[str, Any]) -> Container:
+    """As a file of the data tells it."""
+    return Container(
+        CgroupPath(path),
+        Runtime(told["runtime"]),
+        told.get("id"),
+        told.get("name"),
+        None if "pod" not in told else Pod(told["pod"]),
+        None if "slurm" not in told else SlurmStep(**told["slurm"]),
+    )
 
 
-@pytest.mark.parametrize(
-    ("path", "runtime", "uid"),
-    [
-        (f"/kubepods/burstable/pod{UID}/{ID}", CONTAINERD, UID),
-        (f"/kubepods/besteffort/pod{UID}/{ID}", CONTAINERD, UID),
-        (f"/kubepods/pod{UID}/{ID}", CONTAINERD, UID),
-        (f"/kubepods/burstable/pod{UID}/crio-{ID}", CRIO, UID),
-        (f"/kubepods/burstable/pod{HASH}/{ID}", CONTAINERD, HASH),
-        (f"/kubelet/kubepods/burstable/pod{UID}/{ID}", CONTAINERD, UID),
-        (f"/k3s/kubepods/pod{UID}/{ID}", CONTAINERD, UID),
-        (f"/kubepods.slice/kubepods-pod{UID_}.slice/cri-containerd-{ID}.scope", CONTAINERD, UID),
-        (
-            f"/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{UID_}.slice/cri-containerd-{ID}.scope",
-            CONTAINERD,
-            UID,
-        ),
-        (
-            f"/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod{UID_}.slice/docker-{ID}.scope",
-            DOCKER,
-            UID,
-        ),
-        (f"/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{UID_}.slice/crio-{ID}.scope", CRIO, UID),
-        (f"/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{HASH}.slice/crio-{ID}.scope", CRIO, HASH),
-        (
-            f"{KIND}/kubelet-kubepods-burstable.slice/kubelet-kubepods-burstable-pod{UID_}.slice/cri-containerd-{ID}.scope",
-            CONTAINERD,
-            UID,
-        ),
-        (
-            f"/system.slice/docker-{OTHER}.scope{KIND}/kubelet-kubepods-pod{UID_}.slice/cri-containerd-{ID}.scope",
-            CONTAINERD,
-            UID,
-        ),
-        (f"/docker/{OTHER}/kubelet/kubepods/besteffort/pod{UID}/{ID}", CONTAINERD, UID),
-        (f"/kubepods-burstable-pod{UID_}.slice:cri-containerd:{ID}", CONTAINERD, UID),
-        (f"/system.slice/containerd.service/kubepods-pod{UID_}.slice:cri-containerd:{ID}", CONTAINERD, UID),
-        (f"/kubepods-besteffort-pod{UID_}.slice:crio:{ID}", CRIO, UID),
-        (f"/kubepods/pod{HASH}/pod{UID}/{ID}", CONTAINERD, UID),
-    ],
-)
-def test_containers_of_a_pod(path: str, runtime: Runtime, uid: str) -> None:
-    assert parse_container(CgroupPath(path)) == Container(CgroupPath(path), runtime, ID, pod=Pod(uid))
+@pytest.mark.parametrize(("path", "told"), ROWS)
+def test_paths_of_runtimes(path: str, told: dict[str, Any] | None) -> None:
+    assert parse_container(CgroupPath(path)) == (None if told is None else container(path, told))
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        "/",
-        "",
-        "/docker",
-        "/system.slice",
-        "/system.slice/ssh.service",
-        "/user.slice/user-1000.slice/session-3.scope",
-        "/system.slice/docker.service",
-        "/kubepods.slice",
-        "/kubepods/burstable",
-        f"/kubepods/burstable/pod{UID}",
-        f"/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{UID_}.slice",
-        f"/machine.slice/libpod-conmon-{ID}.scope",
-        f"/kubepods.slice/kubepods-pod{UID_}.slice/crio-conmon-{ID}.scope",
-        f"/system.slice/docker-{ID}.mount",
-        f"/system.slice/var-lib-docker-containers-{ID}-shm.mount",
-        f"/machine.slice/libpod-{ID}.scope/container",
-        f"/docker/{ID}/init.scope",
-        f"/docker/{ID}/",
-        f"/docker/{ID[:-1]}",
-        f"/docker/{ID}0",
-        f"/docker/{ID[:32]}",
-        f"/docker/{ID[:12]}",
-        f"/docker/{ID.upper()}",
-        f"/docker/{ID[:-1]}g",
-        f"/docker/ {ID}",
-        f"/docker/{ID}\n",
-        f"/docker/\n{ID}",
-        f"/docker/docker-{ID}.scope.d",
-        f"/docker/x{ID}",
-        f"/docker/unknown-{ID}.scope",
-        f"/system.slice/cri-containerd-{ID}.scope\x1b[31m",
-        f"/kubepods-pod{UID_}.slice:unknown:{ID}",
-        f"/a:b:cri-containerd:{ID}",
-        f"/:cri-containerd:{ID}",
-        f"/lxc.payload.one/{ID[:8]}",
-        f"/buildkit/{ID[:25]}",
-        "/garden/70eb4ce5-a065-4401-6990-88ed",
-        "/docker/" + "\u0664" * 64,
-    ],
-)
-def test_cgroups_that_are_no_containers(path: str) -> None:
-    assert parse_container(CgroupPath(path)) is None
+def test_every_runtime_has_paths_and_every_file_its_source() -> None:
+    runtimes = {row.values[1]["runtime"] for row in ROWS if isinstance(row.values[1], dict)}
+    assert runtimes == {runtime.value for runtime in Runtime} - {"unknown"}
+    source = (RECORDED / "SOURCE.md").read_text()
+    assert [file.name for file in RECORDED.glob("*.json") if f"`{file.name}`" not in source] == []
 
 
 @pytest.mark.parametrize(
@@ -146,7 +58,7 @@ def test_cgroups_that_are_no_containers(path: str) -> None:
         f"pod{HASH[:-1]}",
         f"pod_{HASH}",
         "podinfo",
-        f"kubepods-pod{UID_}.slice.d",
+        f"kubepods-pod{UID.replace('-', '_')}.slice.d",
         f"libpod-{HASH}",
     ],
 )
@@ -156,6 +68,55 @@ def test_names_that_are_no_pod(name: str) -> None:
     assert found.pod is None
 
 
-def test_the_key_is_the_id() -> None:
-    assert Container(CgroupPath("/docker/x"), DOCKER, ID).key == ID
-    assert Container(CgroupPath("/docker/x"), DOCKER).key == "/docker/x"
+def test_the_innermost_pod_is_the_containers() -> None:
+    found = parse_container(CgroupPath(f"/kubepods/pod{HASH}/{OTHER}/kubelet/kubepods/pod{UID}/{ID}"))
+    assert found is not None
+    assert found.pod == Pod(UID)
+
+
+def test_the_key_is_the_id_or_the_path() -> None:
+    assert Container(CgroupPath("/docker/x"), Runtime.DOCKER, ID).key == ID
+    unit = parse_container(CgroupPath("/system.slice/trainer.service"))
+    assert unit is not None
+    assert unit.key == "/system.slice/trainer.service"
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "",
+        "x",
+        "/",
+        "//",
+        f"/{ID}/",
+        "/step_0",
+        "job_1/step_0",
+        f"/uid_{'9' * 5000}/job_1/step_0",
+        f"/slurm/uid_1/job_1/step_{'9' * 5000}x",
+        "/" + "a/" * 3000,
+        "/lxc/",
+        "/lxc.payload.",
+        "/default/",
+        "default/train",
+    ],
+)
+def test_what_is_no_path_of_a_container(path: str) -> None:
+    assert parse_container(CgroupPath(path)) is None
+
+
+@pytest.mark.parametrize("name", ["\x1b[31mred", "caf\udce9 \udcff", "x" * 4096, "\u202etxt", "a\nb", "a\x00b"])
+def test_hostile_names_are_kept_as_they_are(name: str) -> None:
+    for path, runtime in (
+        (f"/lxc.payload.{name}", Runtime.LXC),
+        (f"/lxc/{name}", Runtime.LXC),
+        (f"/machine.slice/systemd-nspawn@{name}.service", Runtime.NSPAWN),
+        (f"/nomad.slice/{UID}.{name}.scope", Runtime.NOMAD),
+    ):
+        assert parse_container(CgroupPath(path)) == Container(CgroupPath(path), runtime, name=name)
+    unit = CgroupPath(f"/system.slice/{name}.service")
+    assert parse_container(unit) == Container(unit, Runtime.SYSTEMD, name=f"{name}.service")
+    inside = CgroupPath(f"/{name}/{ID}")
+    assert parse_container(inside) == Container(inside, Runtime.CONTAINERD, ID)
+    assert parse_container(CgroupPath(f"/default/{name}")) == (
+        None if name != "x" * 76 else Container(CgroupPath(f"/default/{name}"), Runtime.CONTAINERD, name)
+    )

@@ -111,3 +111,18 @@ def test_paths_by_controller() -> None:
 def test_where_the_own_cgroup_is(root: str, path: str | None, expected: str | None) -> None:
     assert own_folder(Mount("/sys/fs/cgroup", root, None), path) == expected
     assert own_folder(None, path) is None
+
+
+@pytest.mark.parametrize(
+    ("mountinfo", "runtime", "identifier", "name"),
+    [
+        (DOCKER, Runtime.DOCKER, ID, None),  # a systemd in the container, whose namespace hides what is above
+        (CONTAINERD_POD, Runtime.UNKNOWN, None, None),
+        ("", Runtime.SYSTEMD, None, "trainer.service"),
+    ],
+)
+def test_a_unit_is_the_hosts_where_no_mount_tells_of_a_container(
+    mountinfo: str, runtime: Runtime, identifier: str | None, name: str | None
+) -> None:
+    container = parse_own_container("0::/system.slice/trainer.service\n", mountinfo)
+    assert (container.runtime, container.id, container.name) == (runtime, identifier, name)

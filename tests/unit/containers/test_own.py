@@ -3,32 +3,59 @@
 
 from __future__ import annotations
 
-from otel_gpu_cgroup.containers.own import parse_own_cgroups, read_own_cgroups
-from tests.unit.containers.test_identity import ID
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from otel_gpu_cgroup.containers.inside import parse_upwards
+from otel_gpu_cgroup.containers.own import read_own_cgroups
+from otel_gpu_cgroup.host import HostPaths
+from tests.support.need import need
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
-def test_its_cgroups_and_all_above_them() -> None:
-    text = f"9:name=systemd:/\n5:devices:/docker/{ID}\n3:cpu,cpuacct:/docker/{ID}\n0::/system.slice/agent.service\n"
-    assert parse_own_cgroups(text) == {
-        f"/docker/{ID}",
-        "/docker",
-        "/system.slice/agent.service",
-        "/system.slice",
-    }
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("/docker/one", ["/docker/one", "/docker"]),
+        ("/a:b/c\u2028d\r", ["/a:b/c\u2028d\r", "/a:b"]),
+        ("/", []),
+        ("", []),
+    ],
+)
+def test_a_path_and_all_above_it(path: str, expected: list[str]) -> None:
+    assert list(parse_upwards(path)) == expected
 
 
-def test_a_cgroup_namespace_tells_nothing() -> None:
-    assert parse_own_cgroups("5:devices:/\n0::/\n") == frozenset()
-    assert parse_own_cgroups("") == frozenset()
+@pytest.mark.parametrize(
+    "line", ["35 30 0:30 {} /tree rw - cgroup cgroup rw,devices\n", "30 22 0:25 {} /tree rw - cgroup2 cgroup2 rw\n"]
+)
+def test_the_own_cgroup_is_found_in_the_hosts_tree(tmp_path: Path, line: str) -> None:
+    (tmp_path / "proc/1").mkdir(parents=True)
+    (tmp_path / "proc/1/mountinfo").write_text(line.format("/../.."))
+    controller = "devices" if "devices" in line else ""
+    with open("/proc/self/cgroup", encoding="utf-8") as file:
+        inside = next(
+            (row.split(":", 2)[2] for row in file.read().split("\n") if row.split(":")[1:2] == [controller]), None
+        )
+    need(inside is not None, f"this kernel has no {controller or 'cgroup2'} hierarchy")
+    own = tmp_path / f"tree/docker/agent{inside}"
+    own.mkdir(parents=True)
+    (own / "cgroup.procs").write_text(f"{os.getpid()}\n")
+    found = {f"/docker/agent{inside}".rstrip("/"), "/docker/agent", "/docker"}
+    assert read_own_cgroups(HostPaths(tmp_path)) >= found
 
 
-def test_names_may_hold_colons_and_line_separators() -> None:
-    text = "1:devices:/a:b/c\u2028d\r\n"
-    assert parse_own_cgroups(text) == {"/a:b", "/a:b/c\u2028d\r"}
-
-
-def test_lines_of_another_form_are_passed_over() -> None:
-    assert parse_own_cgroups("nonsense\n1:devices\n2:cpu:/one\n") == {"/one"}
+def test_where_it_is_not_it_is_nowhere(tmp_path: Path) -> None:
+    assert read_own_cgroups(HostPaths(tmp_path)) == frozenset()
+    (tmp_path / "proc/1").mkdir(parents=True)
+    (tmp_path / "proc/1/mountinfo").write_text("30 22 0:25 /../.. /tree rw - cgroup2 cgroup2 rw\n")
+    assert read_own_cgroups(HostPaths(tmp_path)) == frozenset()
+    (tmp_path / "tree/docker/other").mkdir(parents=True)
+    assert read_own_cgroups(HostPaths(tmp_path)) == frozenset()
 
 
 def test_this_process_can_be_asked() -> None:

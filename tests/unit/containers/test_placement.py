@@ -31,8 +31,8 @@ def process(root: Path, pid: int, text: str) -> None:
     (folder / "cgroup").write_text(text)
 
 
-def place(placement: Placement, *, is_leaf: bool = True) -> tuple[str | None, str | None]:
-    [container] = placement.place([(CONTAINER, is_leaf)])
+def place(placement: Placement, *, is_leaf: bool = True, inode: int = 1) -> tuple[str | None, str | None]:
+    [container] = placement.place([(CONTAINER, (PATH, is_leaf, inode))])
     return container.devices, container.unified
 
 
@@ -47,7 +47,7 @@ def test_pids_of_other_namespaces_are_no_pids() -> None:
         ("5:devices:/docker/abc\n0::/system.slice/x.scope\n", "/system.slice/x.scope"),
         ("0::/\n", "/"),
         ("5:devices:/docker/abc\n", None),
-        ("0::/../../b\n", None),
+        ("0::/../../b\n", "/../../b"),
         ("0::/a\rb\n", "/a\rb"),
         ("", None),
     ],
@@ -88,8 +88,13 @@ def test_a_container_with_cgroups_below_speaks_by_its_first_process(tmp_path: Pa
     assert str(top) in place(placement, is_leaf=False)
 
 
+MOUNTINFO = "30 22 0:25 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n"
+
+
 @pytest.fixture
 def hybrid(tmp_path: Path) -> Placement:
+    (tmp_path / "proc/1").mkdir(parents=True)
+    (tmp_path / "proc/1/mountinfo").write_text(MOUNTINFO)
     layout = CgroupLayout(devices=tmp_path / "devices", unified=tmp_path / "unified")
     return Placement(HostPaths(tmp_path), layout)
 
@@ -120,14 +125,14 @@ def test_a_cgroup2_that_cannot_be_told_is_hidden_and_not_absent(
     cgroup(tmp_path / "devices/docker/abc", 100)
     if text is not None:
         process(tmp_path, 100, text)
-    [container] = hybrid.place([(CONTAINER, True)])
+    [container] = hybrid.place([(CONTAINER, (PATH, True, 1))])
     assert (container.unified, container.is_hidden) == (None, True)
 
 
 def test_processes_of_other_pid_namespaces_hide_where_they_are(tmp_path: Path, hybrid: Placement) -> None:
     cgroup(tmp_path / "devices/docker/abc", 0)
     cgroup(tmp_path / "unified/docker/abc")
-    [container] = hybrid.place([(CONTAINER, True)])
+    [container] = hybrid.place([(CONTAINER, (PATH, True, 1))])
     assert (container.unified, container.is_hidden) == (None, True)
 
 
@@ -135,7 +140,7 @@ def test_cgroups_below_whose_processes_are_of_another_pid_namespace_hide_who_spe
     top = cgroup(tmp_path / "unified/docker/abc")
     cgroup(top / "container", 0, 0)
     placement = Placement(HostPaths(tmp_path), CgroupLayout(unified=tmp_path / "unified"))
-    [container] = placement.place([(CONTAINER, False)])
+    [container] = placement.place([(CONTAINER, (PATH, False, 1))])
     assert (container.unified, container.is_hidden) == (None, True)
 
 
@@ -174,3 +179,41 @@ def test_what_one_cycle_saw_while_a_container_was_set_up_does_not_last(tmp_path:
     assert place(hybrid)[1] == f"{tmp_path}/unified"
     process(tmp_path, 100, "0::/docker/abc\n")
     assert [place(hybrid)[1] for _ in range(3)] == [f"{tmp_path}/unified/docker/abc"] * 3
+
+
+def test_a_folder_that_was_made_again_is_looked_into_anew(tmp_path: Path, hybrid: Placement) -> None:
+    cgroup(tmp_path / "devices/docker/abc", 100)
+    cgroup(tmp_path / "unified/first")
+    process(tmp_path, 100, "0::/first\n")
+    assert [place(hybrid)[1] for _ in range(3)] == [f"{tmp_path}/unified/first"] * 3
+    process(tmp_path, 100, "0::/second\n")
+    assert place(hybrid, inode=2)[1] == f"{tmp_path}/unified/second"
+    [container] = hybrid.place([(CONTAINER, (PATH, True, 3))])
+    assert container.inode == 3
+
+
+@pytest.mark.parametrize("hierarchy", ["devices", "unified"])
+def test_what_is_in_a_container_below_is_not_the_outer_ones(tmp_path: Path, hierarchy: str) -> None:
+    unit = cgroup(tmp_path / hierarchy / "web.service")
+    runtime = cgroup(unit / "runtime", 200)
+    payload = cgroup(unit / "libpod-payload-abc", 100)
+    outer = Container(CgroupPath("/web.service"), Runtime.SYSTEMD, name="web.service")
+    inner = Container(CgroupPath("/web.service/libpod-payload-abc"), Runtime.PODMAN, "abc")
+    placement = Placement(HostPaths(tmp_path), CgroupLayout(**{hierarchy: tmp_path / hierarchy}))
+    placed = placement.place([(outer, (outer.cgroup, False, 1)), (inner, (inner.cgroup, True, 2))])
+    assert [getattr(container, hierarchy) for container in placed] == [str(runtime), str(payload)]
+
+
+def test_a_path_above_the_readers_namespace_is_the_only_cgroup_that_ends_so(tmp_path: Path) -> None:
+    """Where the reader is itself cannot be told here: this process is in none of these cgroups."""
+    (tmp_path / "proc/1").mkdir(parents=True)
+    (tmp_path / "proc/1/mountinfo").write_text(MOUNTINFO.replace(" / ", " /../.. "))
+    placement = Placement(HostPaths(tmp_path), CgroupLayout(devices=tmp_path / "devices", unified=tmp_path / "unified"))
+    cgroup(tmp_path / "devices/docker/abc", 100)
+    beside = cgroup(tmp_path / "unified/pods/one/abc")
+    process(tmp_path, 100, "0::/../one/abc\n")
+    assert place(placement)[1] == str(beside)
+    cgroup(tmp_path / "unified/other/one/abc")
+    process(tmp_path, 100, "0::/../one/abc\n")
+    [container] = placement.place([(CONTAINER, (PATH, True, 2))])
+    assert (container.unified, container.is_hidden) == (None, True)
