@@ -12,6 +12,7 @@ from otel_gpu_cgroup.errors import Gone
 from otel_gpu_cgroup.simulate.tree import PROGRAMS, UNIFIED
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
 
@@ -26,13 +27,21 @@ class SimulatedBpf:
 
     def query_effective(self, cgroup: str) -> tuple[int, ...]:
         """The programs of the cgroup and of all above it, as if each was attached to be asked together."""
+        own = self._folder(cgroup)
+        return self._ids(folder for folder in (own, *own.parents) if folder.is_relative_to(self._programs))
+
+    def query_local(self, cgroup: str) -> tuple[int, ...]:
+        """The programs of the cgroup alone."""
+        return self._ids([self._folder(cgroup)])
+
+    def _folder(self, cgroup: str) -> Path:
+        """Where the programs of a cgroup lie; raises Gone."""
         if not os.path.isdir(cgroup):
             raise Gone(f"{cgroup!r} has ended")
-        path = os.path.relpath(cgroup, self._unified)
-        folders = [self._programs / path, *(self._programs / path).parents]
-        files = [
-            file for folder in folders if folder.is_relative_to(self._programs) for file in sorted(folder.glob("*.bin"))
-        ]
+        return self._programs / os.path.relpath(cgroup, self._unified)
+
+    def _ids(self, folders: Iterable[Path]) -> tuple[int, ...]:
+        files = [file for folder in folders for file in sorted(folder.glob("*.bin"))]
         ids = {file.stat().st_ino: file for file in files}
         self._files |= ids
         return tuple(ids)

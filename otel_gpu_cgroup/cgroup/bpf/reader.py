@@ -20,6 +20,10 @@ class ProgramSource(Protocol):
         """Ids of all programs in effect on this cgroup2 folder; raises Gone or PolicyUnreadable."""
         ...
 
+    def query_local(self, cgroup: str) -> tuple[int, ...]:
+        """Ids of the programs on this folder itself; raises Gone or PolicyUnreadable."""
+        ...
+
     def read_program(self, identifier: int) -> ProgramInfo:
         """One program; raises ProgramGone or PolicyUnreadable."""
         ...

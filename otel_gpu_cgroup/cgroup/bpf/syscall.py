@@ -66,13 +66,21 @@ class Bpf:
 
         Empty: nothing restricts. Raises Gone when the cgroup has ended, PolicyUnreadable when the kernel refuses.
         """
-        return self._files.use(cgroup, os.O_RDONLY | os.O_DIRECTORY, lambda folder: self._query(folder, cgroup))
+        return self._query(cgroup, _QUERY_EFFECTIVE)
 
-    def _query(self, descriptor: int, cgroup: str) -> tuple[int, ...]:
+    def query_local(self, cgroup: str) -> tuple[int, ...]:
+        """Ids of the programs on this cgroup2 folder itself, in effect or not; raises as `query_effective` does."""
+        return self._query(cgroup, 0)
+
+    def _query(self, cgroup: str, flags: int) -> tuple[int, ...]:
+        folder = os.O_RDONLY | os.O_DIRECTORY
+        return self._files.use(cgroup, folder, lambda descriptor: self._ids(descriptor, flags, cgroup))
+
+    def _ids(self, descriptor: int, flags: int, cgroup: str) -> tuple[int, ...]:
         room = _IDS
         while True:
             ids = (ctypes.c_uint32 * room)()
-            query = (descriptor, _CGROUP_DEVICE, _QUERY_EFFECTIVE, 0, ctypes.addressof(ids), room)
+            query = (descriptor, _CGROUP_DEVICE, flags, 0, ctypes.addressof(ids), room)
             attributes = _attributes("<IIIIQI", *query)
             error, _ = self._call(_PROG_QUERY, attributes)
             (count,) = struct.unpack_from("<I", attributes, 24)
