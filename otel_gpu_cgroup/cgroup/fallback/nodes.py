@@ -21,10 +21,13 @@ if TYPE_CHECKING:
 _MOST_ENTRIES: Final = 10_000
 _PREFIX: Final = "nvidia"
 _MEMORY: Final = "mem"
+_CAPABILITIES: Final = "nvidia-caps"
+"""The folder of the nodes that MIG instances need beside their GPU's."""
+_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def read_nodes(folder: str) -> dict[str, DeviceNode]:
-    """NVIDIA's character devices and /dev/mem by their names in a /dev; raises HostUnreadable."""
+    """NVIDIA's character devices and /dev/mem by their paths below a /dev; raises HostUnreadable."""
     descriptor = _opened(folder)
     try:
         return _named(descriptor)
@@ -47,9 +50,9 @@ def read_container_nodes(host: HostPaths, cgroup: str) -> frozenset[DeviceNode] 
 
     None without a process, or where its /dev is the host's, which proves nothing. Raises HostUnreadable.
     """
-    process = next(iter(read_text(f"{cgroup}/cgroup.procs").split()), "0")
+    process = read_process(cgroup)
     hosts = _device_of(os.fspath(host.proc / "1/root/dev"), os.fspath(host.under_root("/dev")))
-    if process == "0" or hosts is None:
+    if process is None or hosts is None:
         return None
     folder = os.fspath(host.proc / process / "root/dev")
     descriptor = _opened(folder)
@@ -61,6 +64,12 @@ def read_container_nodes(host: HostPaths, cgroup: str) -> frozenset[DeviceNode] 
         raise unreadable(folder, error) from error
     finally:
         os.close(descriptor)
+
+
+def read_process(cgroup: str) -> str | None:
+    """A process in this cgroup folder; None where it has none, or of other PID namespaces. Raises HostUnreadable."""
+    process = next(iter(read_text(f"{cgroup}/cgroup.procs").split()), "0")
+    return None if process == "0" else process
 
 
 def _device_of(*folders: str) -> int | None:
@@ -75,12 +84,24 @@ def _device_of(*folders: str) -> int | None:
 
 def _opened(folder: str) -> int:
     try:
-        return os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        return os.open(folder, _FOLDER)
     except OSError as error:
         raise unreadable(folder, error) from error
 
 
 def _named(descriptor: int) -> dict[str, DeviceNode]:
+    nodes = _nodes_in(descriptor)
+    try:
+        folder = os.open(_CAPABILITIES, _FOLDER, dir_fd=descriptor)
+    except OSError:
+        return nodes  # there is none, or it is none
+    try:
+        return nodes | {f"{_CAPABILITIES}/{name}": node for name, node in _nodes_in(folder).items()}
+    finally:
+        os.close(folder)
+
+
+def _nodes_in(descriptor: int) -> dict[str, DeviceNode]:
     with os.scandir(descriptor) as entries:
         names = [it.name for it in islice(entries, _MOST_ENTRIES) if it.name.startswith(_PREFIX) or it.name == _MEMORY]
     found = ((name, _node(os.stat(name, dir_fd=descriptor, follow_symlinks=False))) for name in names)
