@@ -234,9 +234,9 @@ def test_a_clock_that_was_set_back_is_asked_for_all() -> None:
 
 
 def test_a_stamp_of_garbage_hides_no_later_sample() -> None:
-    told = run([Pass(0, samples=((7, 1e9, 5),)), Pass(15, samples=((7, 14, 50),))])
+    told = run([Pass(0, samples=((7, 1e9, 5),)), Pass(15, samples=((7, 14, 50), (8, 1e9, 5))), Pass(30)])
     assert told[1].utilization == {7: 0.5}
-    assert told[1].asked_from == -WALL
+    assert [it.asked_from for it in told[1:]] == pytest.approx([-WALL, 14], abs=1e-5)
 
 
 @pytest.mark.parametrize("samples", [(), ((7, 14.0, 50.0),)], ids=["idle", "busy"])
