@@ -75,7 +75,7 @@ class NameFiles:
         """The name of its log in /var/log/containers, and of where that points to."""
         logs = self._logs.value()
         if logs is None:
-            return None
+            return self._logs.silence
         name = logs.get(container.id or "")
         if name is None:
             return NOT_YET
@@ -87,7 +87,7 @@ class NameFiles:
     def of_docker(self, container: Container) -> Told | None:
         """Docker's own file."""
         if container.id is None or self._docker.value() is None:
-            return None
+            return self._docker.silence
         try:
             text = self._files.read_text(f"{self._docker.path}/{container.id}/config.v2.json")
         except Gone:
@@ -98,12 +98,13 @@ class NameFiles:
         """Podman's lists of containers."""
         here = [names for shared in self._stored if (names := shared.value()) is not None]
         found = (names[container.id] for names in here if container.id in names)
-        return next((Told(name) for name in found), NOT_YET if here else None)
+        is_here = here or any(shared.silence is NOT_YET for shared in self._stored)
+        return next((Told(name) for name in found), NOT_YET if is_here else None)
 
     def of_pod_folder(self, container: Container) -> Told | None:
         """Its pod's folder in /var/log/pods, which does not tell its containers' ids."""
         name = self._pod_folder(container)
-        return name if name is None else parse_pod_folder(name) or NOT_YET
+        return self._pods.silence if name is None else parse_pod_folder(name) or NOT_YET
 
     def of_only_container(self, container: Container) -> Told | None:
         """The one folder in its pod's; nothing where that has several."""
@@ -167,6 +168,11 @@ class _Shared(Generic[T]):
         if not self._read_values:
             self._read_values.append(self._tried())
         return self._read_values[0]
+
+    @property
+    def silence(self) -> Told | None:
+        """What there is to say without a value: it may be readable yet, or is not here."""
+        return None if self.trouble is None else NOT_YET
 
     def complain(self, message: str) -> None:
         self.trouble = Problem(Stage.NAMES, self.path, message)

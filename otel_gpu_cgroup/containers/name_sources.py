@@ -28,7 +28,7 @@ class Answer:
 
     told: Told = NOT_YET
     is_awaited: bool = False
-    """Whether a source is here that has nothing of it yet."""
+    """Whether a source is here that has nothing of it yet, or could not be read this time."""
     is_source_here: bool = False
     problems: list[Problem] = field(default_factory=list)
 
@@ -51,6 +51,7 @@ class NameSources:
             if answer.told.is_sandbox or has_names(named(container, answer.told)):
                 break
         else:
+            answer.is_awaited |= answer.told.pod is not None  # in the end its pod's folder may tell the rest
             if is_alone:
                 _add(self._files.of_only_container, "its pod's folder", container, answer)
         answer.problems += self._files.problems
@@ -79,6 +80,7 @@ def _add(source: _Source, what: str, container: Container, answer: Answer) -> No
         told = source(container)
     except (HostUnreadable, ParseError) as error:
         answer.problems.append(Problem(Stage.NAMES, container.cgroup, f"{what} tells no names: {error}"))
+        answer.is_source_here = answer.is_awaited = True
         return
     if told is None:
         return
