@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from otel_gpu_cgroup.errors import NvmlQueryFailed, NvmlUnavailable, NvmlUnsupported
-from otel_gpu_cgroup.nvidia.duty_cycle import sample_ages
+from otel_gpu_cgroup.nvidia.duty_cycle import age_of, sample_ages
 from otel_gpu_cgroup.nvidia.nvml import Nvml, NvmlGpu, PyNvml
 from otel_gpu_cgroup.nvidia.snapshot import SystemClock
 from otel_gpu_cgroup.simulate.nvml import SimulatedNvml
-from tests.fakes.fake_nvml import GIB, FakeGpu, FakeInstance, FakeMemory, Steady, World
+from tests.fakes.fake_nvml import GIB, FakeGpu, FakeInstance, FakeMemory, FakeProcess, FakeShare, Steady, World
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,8 +22,15 @@ if TYPE_CHECKING:
 
 WORLD = World(
     gpus=(
-        FakeGpu(uuid="GPU-a", minor=1, memory=FakeMemory(used=GIB, reserved=GIB), samples=Steady((20, 40))),
-        FakeGpu(uuid="GPU-b", minor=0, clock="boottime", samples=Steady((0,))),
+        FakeGpu(
+            uuid="GPU-a",
+            minor=1,
+            memory=FakeMemory(used=GIB, reserved=GIB),
+            samples=Steady((20, 40)),
+            processes=(FakeProcess(pid=11, memory=GIB), FakeProcess(pid=12, memory=None, kind="mps")),
+            shares=(FakeShare(pid=11, sm=40), FakeShare(pid=12, sm=10, age_us=5_000_000)),
+        ),
+        FakeGpu(uuid="GPU-b", minor=0, clock="boottime", samples=Steady((0,)), shares=(FakeShare(pid=11, sm=1),)),
         FakeGpu(
             uuid="GPU-c",
             minor=2,
@@ -121,6 +128,32 @@ def test_every_instance_says_who_it_is_and_has_memory_of_its_gpus(devices: list[
 
 def test_utilization_rate_is_a_percent(whole: list[NvmlGpu]) -> None:
     assert all(0 <= device.utilization_rate() <= 100 for device in whole)
+
+
+def test_processes_have_a_pid_and_no_more_memory_than_there_is(devices: list[NvmlGpu]) -> None:
+    for device in devices:
+        total = device.memory().total or 0
+        for process in device.processes():
+            assert 0 < process.pid < 2**31
+            assert process.memory is None or 0 <= process.memory <= total
+
+
+def test_samples_of_processes_are_young_percents(whole: list[NvmlGpu]) -> None:
+    for device in whole:
+        for sample in device.process_samples(0):
+            assert 0 <= sample.percent <= 100
+            assert -1 <= age_of(sample.stamp, SystemClock().instant()) < 3600
+
+
+def test_samples_that_were_seen_are_not_told_again(whole: list[NvmlGpu]) -> None:
+    for device in whole:
+        seen = max((sample.stamp for sample in device.process_samples(0)), default=0)
+        assert all(sample.stamp > seen for sample in device.process_samples(seen))
+
+
+def test_a_stamp_of_the_future_is_followed_by_none(whole: list[NvmlGpu]) -> None:
+    future = round((time.time() + 3600) * 1e6)
+    assert all(device.process_samples(future) == () for device in whole)
 
 
 def test_an_index_that_nobody_has_fails_alone(nvml: Nvml) -> None:
