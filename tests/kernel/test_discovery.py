@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
 import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,12 +15,15 @@ import pytest
 from otel_gpu_cgroup.containers.discovery import ContainerDiscovery, read_cgroup_layout
 from otel_gpu_cgroup.containers.mounts import devices_mount, parse_cgroup_mounts
 from otel_gpu_cgroup.host import HostPaths
-from otel_gpu_cgroup.model import Runtime
+from otel_gpu_cgroup.model import CgroupPath, Runtime
 from tests.support.devices_cgroup import devices_cgroup, need_devices_cgroup
+from tests.support.eventually import eventually
 from tests.support.need import need
 from tests.support.runc import Bind, RuncSpec, devices_hierarchy, docker_cgroup, need_runc, runc_container
+from tests.unit.containers.test_identity import RECORDED
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 
@@ -128,3 +133,120 @@ def test_this_machines_hierarchies_are_found_where_the_kernel_says() -> None:
         if folder is not None:
             assert folder.is_dir()
             assert any((below / file).exists() for below in (folder, *folder.iterdir()))
+
+
+@pytest.fixture(params=["devices", "unified"])
+def part(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[HostPaths, Path]]:
+    """A host whose whole hierarchy is a new cgroup of this machine's, and that cgroup's folder."""
+    need(os.geteuid() == 0, "making cgroups needs root")
+    layout = read_cgroup_layout(HostPaths())
+    hierarchy = layout.devices if request.param == "devices" else layout.unified
+    need(hierarchy is not None and os.access(hierarchy, os.W_OK), f"no {request.param} hierarchy can be written here")
+    assert hierarchy is not None
+    top = hierarchy / f"gpu-cgroup-test-{secrets.token_hex(6)}"
+    top.mkdir()
+    kind = "cgroup cgroup rw,devices" if request.param == "devices" else "cgroup2 cgroup2 rw"
+    (tmp_path / "proc/1").mkdir(parents=True)
+    (tmp_path / "proc/1/mountinfo").write_text(f"35 30 0:30 / /hierarchy rw - {kind}\n")
+    (tmp_path / "hierarchy").symlink_to(top)
+    try:
+        yield HostPaths(tmp_path), top
+    finally:
+        remove_tree(top)
+
+
+def remove_tree(top: Path) -> None:
+    """From below, as cgroups are removed."""
+    for _, folders, _, descriptor in os.fwalk(top, topdown=False):
+        for name in folders:
+            os.rmdir(name, dir_fd=descriptor)
+    top.rmdir()
+
+
+def test_every_path_of_every_runtime_can_be_made_and_is_found(part: tuple[HostPaths, Path]) -> None:
+    host, top = part
+    rows = [row for file in RECORDED.glob("*.json") for row in json.loads(file.read_text())]
+    told = {row["path"]: row["container"] for row in rows if "\n" not in row["path"]}  # which no cgroup's name may hold
+    for path in told:
+        os.makedirs(f"{top}{path}", exist_ok=True)
+    found = {container.cgroup: container for container in ContainerDiscovery(host).discover()}
+    assert {path: found.get(CgroupPath(path.rstrip("/"))) is not None for path in told if not path.endswith("/")} == {
+        path: container is not None for path, container in told.items() if not path.endswith("/")
+    }
+    assert {path: (it.id, it.inode) for path, it in found.items() if path in told} == {
+        path: (container.get("id"), os.stat(f"{top}{path}").st_ino)
+        for path, container in told.items()
+        if container is not None
+    }
+
+
+def test_a_tree_200_deep_is_walked_to_its_end(part: tuple[HostPaths, Path]) -> None:
+    host, top = part
+    identity = secrets.token_hex(32)
+    path = "/" + "/".join(["deep"] * 200 + [f"docker-{identity}.scope"])
+    os.makedirs(f"{top}{path}")
+    discovery = ContainerDiscovery(host)
+    (container,) = discovery.discover()
+    assert (container.cgroup, container.id, discovery.problems) == (path, identity, ())
+    assert os.path.samefile(container.devices or container.unified or "", f"{top}{path}")
+
+
+def test_a_path_that_is_too_long_to_be_opened_costs_itself_alone(part: tuple[HostPaths, Path]) -> None:
+    """The kernel makes deeper trees than it opens by one path of at most 4095 bytes."""
+    host, top = part
+    near, far = secrets.token_hex(32), secrets.token_hex(32)
+    (top / "docker" / near).mkdir(parents=True)
+    descriptor = os.open(top, os.O_RDONLY)
+    for name in ["x" * 250] * 18 + ["docker", far]:
+        os.mkdir(name, dir_fd=descriptor)
+        below = os.open(name, os.O_RDONLY, dir_fd=descriptor)
+        os.close(descriptor)
+        descriptor = below
+    os.close(descriptor)
+    discovery = ContainerDiscovery(host)
+    assert [container.id for container in discovery.discover()] == [near]
+    (problem,) = discovery.problems
+    assert "File name too long" in problem.message
+
+
+def test_a_cgroup_that_is_made_again_is_another_container(part: tuple[HostPaths, Path]) -> None:
+    host, top = part
+    folder = top / "docker" / secrets.token_hex(32)
+    folder.mkdir(parents=True)
+    discovery = ContainerDiscovery(host)
+    inodes = []
+    for _ in range(3):
+        assert discovery.discover() == discovery.discover()
+        inodes.append(discovery.discover()[0].inode)
+        assert inodes[-1] == folder.stat().st_ino
+        folder.rmdir()
+        folder.mkdir()
+    assert len(set(inodes)) == 3
+
+
+def test_cgroups_that_come_and_go_during_the_walk_break_nothing(part: tuple[HostPaths, Path]) -> None:
+    host, top = part
+    staying = {secrets.token_hex(32) for _ in range(20)}
+    for identity in staying:
+        (top / "docker" / identity / "inner").mkdir(parents=True)
+    script = (
+        "import os, itertools, sys\n"
+        "for number in itertools.count():\n"
+        "    folder = os.path.join(sys.argv[1], f'{number % 50:064x}')\n"
+        "    os.makedirs(folder + '/inner/most'); os.removedirs(folder + '/inner/most')\n"
+    )
+    with subprocess.Popen([sys.executable, "-I", "-c", script, top / "docker"]) as churn:
+        try:
+            discovery = ContainerDiscovery(host)
+            passing: set[str] = set()
+
+            def has_seen_many() -> bool:
+                found = {container.id or "" for container in discovery.discover()}
+                assert found >= staying
+                assert discovery.problems == ()
+                passing.update(found - staying)
+                return len(passing) > 10
+
+            eventually(has_seen_many, "no container was seen while it came and went")
+        finally:
+            churn.kill()
