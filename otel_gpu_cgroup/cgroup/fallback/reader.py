@@ -8,10 +8,11 @@ import os
 from typing import TYPE_CHECKING, Final
 
 from otel_gpu_cgroup.bundles import Bundles
+from otel_gpu_cgroup.cgroup.drivers import parse_drivers
 from otel_gpu_cgroup.cgroup.fallback.nodes import read_container_nodes, read_node
 from otel_gpu_cgroup.cgroup.fallback.oci import parse_bundle
 from otel_gpu_cgroup.cgroup.fallback.stated import allows_a_gpu, nodes_policy
-from otel_gpu_cgroup.cgroup.fallback.systemd import parse_drivers, parse_unit, unit_policy
+from otel_gpu_cgroup.cgroup.fallback.systemd import parse_unit, unit_policy
 from otel_gpu_cgroup.errors import Gone, HostUnreadable, ParseError
 from otel_gpu_cgroup.host import read_text
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import fnmatch
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from otel_gpu_cgroup.cgroup.devices_list import DeviceRule, parse_devices_list, parse_permissions
 from otel_gpu_cgroup.cgroup.fallback.stated import EVERY_PERMISSION, StatedPolicy, Statement, everything
@@ -21,6 +21,7 @@ from otel_gpu_cgroup.model import DeviceType, PolicySource
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from otel_gpu_cgroup.cgroup.drivers import Driver
     from otel_gpu_cgroup.model import DeviceNode, Permission
 
 _CLASSES: Final = {"char": DeviceType.CHAR, "block": DeviceType.BLOCK}
@@ -42,14 +43,6 @@ class UnitDevices:
     """Devices as systemd spells them: a node's path, or `char-` or `block-` and a driver's name or number."""
 
 
-class Driver(NamedTuple):
-    """A line of /proc/devices."""
-
-    type: DeviceType
-    name: str
-    major: int
-
-
 def parse_unit(text: str) -> UnitDevices | None:
     """The device settings in the text of a unit's files, one after the other; None where there are none.
 
@@ -66,18 +59,6 @@ def parse_unit(text: str) -> UnitDevices | None:
     if policy is None and allow is None:
         return None
     return UnitDevices(policy or "auto", tuple(allow or ()))
-
-
-def parse_drivers(proc_devices: str) -> tuple[Driver, ...]:
-    """The lines of /proc/devices, below their two headings."""
-    kind, drivers = DeviceType.CHAR, []
-    for line in proc_devices.splitlines():
-        match line.split():
-            case ["Block", "devices:"]:
-                kind = DeviceType.BLOCK
-            case [major, name] if major.isascii() and major.isdigit():
-                drivers.append(Driver(kind, name, int(major)))
-    return tuple(drivers)
 
 
 def unit_policy(

@@ -7,7 +7,8 @@ from typing import Final
 
 import pytest
 
-from otel_gpu_cgroup.cgroup.fallback.systemd import UnitDevices, parse_drivers, parse_unit, unit_policy
+from otel_gpu_cgroup.cgroup.drivers import parse_drivers
+from otel_gpu_cgroup.cgroup.fallback.systemd import UnitDevices, parse_unit, unit_policy
 from otel_gpu_cgroup.cgroup.policy import classify
 from otel_gpu_cgroup.errors import ParseError
 from otel_gpu_cgroup.model import READ_WRITE, AccessClass, DeviceNode, DeviceType, PolicySource, Verdict, gpu_node
