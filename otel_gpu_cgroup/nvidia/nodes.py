@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pure: GPU identities, from the driver's own files and from NVML, joined by minor number.
 
+MIG instances are known to NVML alone.
+
 `/proc/driver/nvidia/gpus/ADDRESS/information` (nv-procfs.c of open-gpu-kernel-modules 595) names each GPU
 without NVML; NVML adds what the file does not tell, or everything where the file is not visible.
 """
@@ -16,7 +18,7 @@ from otel_gpu_cgroup.model import Gpu, GpuUuid, PciAddress
 from otel_gpu_cgroup.printable import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
 _ADDRESS: Final = re.compile(r"([0-9a-f]{4,8}):([0-9a-f]{2}):([0-9a-f]{2})\.([0-7])", re.IGNORECASE)
 _MINOR: Final = re.compile(r"[0-9]{1,10}")
@@ -50,17 +52,34 @@ def parse_gpu_information(text: str) -> Gpu:
 
 
 def join_gpus(from_files: Iterable[Gpu], from_nvml: Iterable[Gpu]) -> tuple[Gpu, ...]:
-    """Every GPU that either source knows, by minor number.
+    """Every GPU that either source knows, by minor number, each followed by its instances.
 
     The files are read in this cycle, NVML's list may be an older one: a UUID that a file has under another minor
     is that file's.
     """
+    listed = tuple(from_nvml)
     gpus = _distinct(from_files)
     minors = {gpu.uuid: gpu.minor for gpu in gpus.values() if gpu.uuid is not None}
-    for gpu in from_nvml:
-        if minors.get(gpu.uuid or GpuUuid(""), gpu.minor) == gpu.minor:
+    for gpu in listed:
+        if gpu.instance is None and minors.get(gpu.uuid or GpuUuid(""), gpu.minor) == gpu.minor:
             gpus[gpu.minor] = _joined(gpus.get(gpu.minor, gpu), gpu)
-    return tuple(gpu for _, gpu in sorted(gpus.items()))
+    instances = _instances(listed)
+    return tuple(device for _, gpu in sorted(gpus.items()) for device in (gpu, *_of(gpu, instances)))
+
+
+def _instances(gpus: Iterable[Gpu]) -> dict[GpuUuid, list[Gpu]]:
+    """Every instance by the UUID of its GPU."""
+    instances: dict[GpuUuid, list[Gpu]] = {}
+    for gpu in gpus:
+        if gpu.instance is not None:
+            instances.setdefault(gpu.instance.parent, []).append(gpu)
+    return instances
+
+
+def _of(parent: Gpu, instances: Mapping[GpuUuid, list[Gpu]]) -> Iterator[Gpu]:
+    """The instances of one GPU, with what that is called now."""
+    for gpu in () if parent.uuid is None else instances.get(parent.uuid, ()):
+        yield replace(gpu, minor=parent.minor, model=parent.model, index=parent.index)
 
 
 def _distinct(gpus: Iterable[Gpu]) -> dict[int, Gpu]:
@@ -87,7 +106,10 @@ def _joined(from_file: Gpu, from_nvml: Gpu) -> Gpu:
 def remember_uuids(
     known: Mapping[PciAddress, GpuUuid], gpus: tuple[Gpu, ...]
 ) -> tuple[dict[PciAddress, GpuUuid], tuple[Gpu, ...]]:
-    """The UUIDs of these GPUs by address, and the GPUs with the UUID that was told for their address before."""
+    """The UUIDs of these GPUs by address, and the GPUs with the UUID that was told for their address before.
+
+    An instance has no address.
+    """
     named = tuple(gpu if gpu.uuid or not gpu.address else replace(gpu, uuid=known.get(gpu.address)) for gpu in gpus)
     told = {gpu.address: gpu.uuid for gpu in named if gpu.address is not None and gpu.uuid is not None}
     return {**known, **told}, named

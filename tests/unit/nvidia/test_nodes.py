@@ -4,7 +4,7 @@ from __future__ import annotations
 import pytest
 
 from otel_gpu_cgroup.errors import ParseError
-from otel_gpu_cgroup.model import Gpu, GpuUuid, PciAddress
+from otel_gpu_cgroup.model import Gpu, GpuUuid, MigInstance, PciAddress
 from otel_gpu_cgroup.nvidia.nodes import join_gpus, parse_gpu_information, parse_pci_address, remember_uuids
 
 # The layout that nv-procfs.c of open-gpu-kernel-modules 595 prints; made by hand.
@@ -63,3 +63,33 @@ def test_a_uuid_is_remembered_by_address_until_it_is_told_again() -> None:
     known, _ = remember_uuids({}, (Gpu(5, UUID, address=ADDRESS),))
     _, gpus = remember_uuids(known, (Gpu(5, None, address=ADDRESS), Gpu(6, None)))
     assert gpus == (Gpu(5, UUID, address=ADDRESS), Gpu(6, None))
+
+
+A, B, MIG = GpuUuid("GPU-a"), GpuUuid("GPU-b"), GpuUuid("MIG-a")
+OF_A = Gpu(5, MIG, "NVML's", index=1, instance=MigInstance(A, 9, 0))
+
+
+def test_instances_follow_their_gpu_with_what_that_is_called_by_now() -> None:
+    files = (Gpu(3, A, "file's"), Gpu(1, B, "file's"))
+    other = Gpu(5, GpuUuid("MIG-b"), "NVML's", index=1, instance=MigInstance(A, 2, 0))
+    nvml = (Gpu(1, B, index=0), Gpu(3, A, is_partitioned=True, index=2), OF_A, other)
+    assert join_gpus(files, nvml) == (
+        Gpu(1, B, "file's", index=0),
+        Gpu(3, A, "file's", is_partitioned=True, index=2),
+        Gpu(3, MIG, "file's", index=2, instance=MigInstance(A, 9, 0)),
+        Gpu(3, GpuUuid("MIG-b"), "file's", index=2, instance=MigInstance(A, 2, 0)),
+    )
+
+
+def test_an_instance_of_a_gpu_that_nobody_knows_is_left_out() -> None:
+    assert join_gpus((Gpu(5, B),), (OF_A,)) == (Gpu(5, B),)
+    assert join_gpus((Gpu(5, None),), (OF_A,)) == (Gpu(5, None),)
+
+
+def test_an_instance_is_never_taken_for_the_gpu_with_its_minor() -> None:
+    assert join_gpus((), (Gpu(5, A, "NVML's", is_partitioned=True, index=1), OF_A)) == (
+        Gpu(5, A, "NVML's", is_partitioned=True, index=1),
+        OF_A,
+    )
+    known, gpus = remember_uuids({}, (Gpu(5, A, address=ADDRESS), OF_A))
+    assert (known, gpus[1]) == ({ADDRESS: A}, OF_A)
