@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
@@ -47,6 +47,8 @@ PROCESSES = (
     FakeProcess(pid=4294967295, memory=5),
     FakeProcess(pid=14, memory=2**63),
 )
+KINDS: tuple[Literal["graphics", "mps"], ...] = ("graphics", "mps")
+OLD = ((60 * SECOND, 50),)
 COMPUTE, GRAPHICS, MPS = (f"nvmlDeviceGet{kind}RunningProcesses*" for kind in ("Compute", "Graphics", "MPSCompute"))
 USE = "nvmlDeviceGetProcessUtilization"
 
@@ -205,14 +207,25 @@ def test_the_use_of_processes_adds_up_to_what_the_driver_granted(
 def test_calls_do_not_grow_with_processes_and_stay_within_the_budget(host: Host) -> None:
     counted = []
     for each in (1, 32):
-        gpus = tuple(uniform_gpus(8, processes_each=each))
+        gpus = tuple(replace(it, samples=Recorded(OLD), processes=_in_every_list(it)) for it in _gpus(each))
         for at in (0, 15):
             host.look(at, *gpus)
         before = _calls(host)
         host.look(30, *gpus)
         counted.append(_calls(host) - before)
-    assert counted[0] == counted[1]
+    # driver version and count; for each GPU its MIG mode, memory and rate, and one call for the size and one for what
+    # is asked: samples, three lists and the use of processes
+    assert counted == [2 + 8 * (3 + 2 * 5)] * 2
     assert counted[0] <= 8 * MOST_CALLS
+
+
+def _gpus(processes_each: int) -> tuple[FakeGpu, ...]:
+    return uniform_gpus(8, processes_each=processes_each)
+
+
+def _in_every_list(gpu: FakeGpu) -> tuple[FakeProcess, ...]:
+    others = (replace(process, kind=kind) for kind in KINDS for process in gpu.processes)
+    return (*gpu.processes, *others)
 
 
 def _calls(host: Host) -> int:
