@@ -119,6 +119,17 @@ class Naming:
         return _Record(container, _final(found), cycles, is_up, problems)
 
 
+class OwnNaming:
+    """Leaves the own container as it was found: from inside nothing tells more than its environment has."""
+
+    problems: tuple[Problem, ...] = ()
+    is_up: bool | None = None
+
+    def name(self, containers: Sequence[Container]) -> list[Container]:
+        """The same."""
+        return list(containers)
+
+
 def _is_up(container: Container, *, is_source_here: bool) -> bool | None:
     """Whether it has a name by which people know it; pods have one everywhere, engines' containers may have none."""
     if container.pod is not None:
