@@ -2,8 +2,8 @@
 """Counts that every machine agrees on: the NVML calls of a warm cycle, the files and folders that it opens, and on
 cgroup v2 what it asks the kernel.
 
-The driver's utilization samples are all too old here: a GPU is then asked for a rate besides, which is the most that
-it is ever asked.
+The driver's utilization samples are all too old here, and a process is in each of its lists: a GPU is then asked for
+a rate besides, and for each list by one call for its size and one for it, which is the most that it is ever asked.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import json
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from benchmarks.children import ask_child
 from benchmarks.hosts import GPUS, PODS_SHARE, DirectHost, benchmark_host
@@ -21,7 +21,7 @@ from benchmarks.table import Row, Section, limited
 from benchmarks.trees import kind_of_cgroups, why_not_real
 from otel_gpu_cgroup.cgroup.bpf.syscall import Bpf, ProgramInfo
 from otel_gpu_cgroup.model import CgroupMode
-from tests.fakes.fake_nvml import Recorded, read_counts, uniform_gpus
+from tests.fakes.fake_nvml import FakeProcess, FakeShare, Recorded, read_counts, uniform_gpus
 
 if TYPE_CHECKING:
     from otel_gpu_cgroup.cycle import Cycle
@@ -37,6 +37,9 @@ _MOST_CALLS: Final = 20
 """NVML calls per GPU and cycle."""
 _OLD: Final = Recorded(((60_000_000, 50),))
 """Microseconds ago, percent."""
+_KINDS: Final[tuple[Literal["compute", "graphics", "mps"], ...]] = ("compute", "graphics", "mps")
+_LISTED: Final = tuple(FakeProcess(pid=1, kind=kind) for kind in _KINDS)
+_SHARES: Final = (FakeShare(pid=1, sm=50),)
 _OPENING: Final = ("open", "os.listdir", "os.scandir")
 """Audit events; the latter two open nothing when they are given a descriptor."""
 
@@ -79,7 +82,7 @@ class CountedPrograms(Bpf):
 
 def count_cycle(library: Path, containers: int, mode: CgroupMode = CgroupMode.V1) -> CycleCounts:
     """Count in a process of its own."""
-    gpus = tuple(replace(gpu, samples=_OLD) for gpu in uniform_gpus(GPUS))
+    gpus = tuple(replace(gpu, samples=_OLD, processes=_LISTED, shares=_SHARES) for gpu in uniform_gpus(GPUS))
     with benchmark_host(library, containers, gpus=gpus, mode=mode) as host:
         found = ask_child("counts", str(host.root), str(host.counts), environment=host.environment)
     return CycleCounts(**found)
