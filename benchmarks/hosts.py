@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Final
 from benchmarks.trees import cgroups
 from otel_gpu_cgroup.host import HostPaths
 from otel_gpu_cgroup.model import CgroupMode
-from otel_gpu_cgroup.simulate.machine import MODEL, SimulatedContainer
+from otel_gpu_cgroup.simulate.containers import SimulatedContainer
+from otel_gpu_cgroup.simulate.machine import MODEL
 from tests.fakes.fake_nvml import World, environment, uniform_gpus
 
 if TYPE_CHECKING:

@@ -7,20 +7,25 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from otel_gpu_cgroup.cgroup.bpf.syscall import Bpf
 from otel_gpu_cgroup.cgroup.reader import PolicyReader
 from otel_gpu_cgroup.containers.discovery import ContainerDiscovery
-from otel_gpu_cgroup.cycle import Cycle
+from otel_gpu_cgroup.held import HeldFiles
 from otel_gpu_cgroup.nvidia.manager import NvidiaManager
 from otel_gpu_cgroup.nvidia.nvml import PyNvml
+from tests.support.wiring import new_cycle, new_lost_watch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from otel_gpu_cgroup.cgroup.bpf.reader import ProgramSource
+    from otel_gpu_cgroup.cycle import Cycle
     from otel_gpu_cgroup.host import HostPaths
 
 PATIENCE: Final = 60.0
 """Seconds to wait for the fake driver."""
+_MOST_HELD: Final = 4096
+"""Files; the agent holds half of what its limit allows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +42,15 @@ class Parts:
 def new_parts(host: HostPaths, programs: ProgramSource | None = None) -> Iterator[Parts]:
     """Parts of which only the driver's library is started; the reader of policies is not the manager's."""
     discovery = ContainerDiscovery(host)
-    manager = NvidiaManager(host, PyNvml(), PolicyReader(host, programs))
+    files = HeldFiles(_MOST_HELD)
+    asked = programs or Bpf(files)
+    manager = NvidiaManager(host, PyNvml(), PolicyReader(host, asked, files), new_lost_watch(host, asked))
     manager.refresh(PATIENCE)
-    cycle = Cycle(discovery, manager, lambda _: False, PATIENCE)
+    own_files = HeldFiles(_MOST_HELD)
+    policies = PolicyReader(host, programs or Bpf(own_files), own_files)
     try:
-        yield Parts(discovery, PolicyReader(host, programs), manager, cycle)
+        yield Parts(discovery, policies, manager, new_cycle(host, manager, timeout=PATIENCE))
     finally:
         manager.destroy()
+        files.close()
+        own_files.close()

@@ -23,7 +23,7 @@ from otel_gpu_cgroup.model import CgroupMode
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from otel_gpu_cgroup.simulate.machine import SimulatedContainer
+    from otel_gpu_cgroup.simulate.containers import SimulatedContainer
 
     MakeCgroup = Callable[[Path, SimulatedContainer], None]
 

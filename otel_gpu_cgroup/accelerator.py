@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from otel_gpu_cgroup.model import Container, ContainerStats, DeviceInventory
+    from otel_gpu_cgroup.model import Container, ContainerStats, DeviceInventory, Ownership
 
 
 class AcceleratorCollector(Protocol):
@@ -31,8 +31,17 @@ class AcceleratorManager(Protocol):
         """
         ...
 
+    def attribute(self, ownership: Ownership) -> None:
+        """Give what the processes of the last refresh use to the containers that they are in; never raises."""
+        ...
+
+    @property
+    def is_suspecting(self) -> bool:
+        """Whether a container may have lost an accelerator, which the next cycle confirms or not."""
+        ...
+
     def get_collector(self, container: Container) -> AcceleratorCollector:
-        """What the container may open at this instant; raises Gone when it has ended."""
+        """What the container may open and uses at this instant; raises Gone when it has ended."""
         ...
 
     def hurry(self) -> None:

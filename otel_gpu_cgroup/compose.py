@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
-import fnmatch
 import logging
 import os
+import resource
 import tempfile
 import time
 from contextlib import contextmanager
@@ -14,16 +14,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from otel_gpu_cgroup.cgroup.bpf.syscall import Bpf
+from otel_gpu_cgroup.cgroup.evidence import Evidence
 from otel_gpu_cgroup.cgroup.probe import OwnPolicyReader
 from otel_gpu_cgroup.cgroup.reader import PolicyReader
 from otel_gpu_cgroup.containers.discovery import ContainerDiscovery
+from otel_gpu_cgroup.containers.names import matches
+from otel_gpu_cgroup.containers.naming import Naming
 from otel_gpu_cgroup.containers.own import OwnDiscovery, read_own_cgroups, sees_only_itself
+from otel_gpu_cgroup.containers.processes import ProcessTable
 from otel_gpu_cgroup.cycle import Cycle
 from otel_gpu_cgroup.errors import HostUnreadable, SettingsError
+from otel_gpu_cgroup.held import HeldFiles
 from otel_gpu_cgroup.host import HostPaths
+from otel_gpu_cgroup.nvidia.lost import LostWatch
 from otel_gpu_cgroup.nvidia.manager import NvidiaManager
 from otel_gpu_cgroup.nvidia.nvml import PyNvml
-from otel_gpu_cgroup.settings import Scope, Settings, Unrestricted
+from otel_gpu_cgroup.settings import Scope, Settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -44,6 +50,9 @@ _DRIVER_PLACES: Final = (
     "/usr/lib64",
 )
 """Where GKE, the GPU operator and distributions put the driver's library, below the host's root."""
+
+_MOST_HELD: Final = 16_384
+"""Two for each container of a node that has more of them than any."""
 
 
 @contextmanager
@@ -100,28 +109,40 @@ def open_senses(settings: Settings, host: HostPaths, driver_timeout: float) -> I
     """The same, for who asks about policies what a cycle does not tell."""
     settings = with_scope(settings, host)
     own = settings.scope is Scope.SELF
-    kernel = PolicyReader(host, _programs(settings, host))
+    files = HeldFiles(_spare_files())
+    programs = _programs(settings, host, files)
+    kernel = PolicyReader(host, programs, files)
     policies: PolicyReading = OwnPolicyReader(kernel) if own else kernel
-    manager = NvidiaManager(
-        host,
-        _nvml(settings, host),
-        policies,
-        report_unrestricted=settings.unrestricted is Unrestricted.ALL,
-    )
+    lost = LostWatch(Evidence(host, programs))
+    manager = NvidiaManager(host, _nvml(settings, host), policies, lost, unrestricted=settings.unrestricted)
     manager.setup()
     try:
-        discovery = OwnDiscovery() if own else ContainerDiscovery(host)
-        yield Senses(Cycle(discovery, manager, _exclusion(settings), driver_timeout), policies)
+        cycle = Cycle(
+            OwnDiscovery() if own else ContainerDiscovery(host),
+            Naming(host),
+            ProcessTable(host, own_only=own, is_host=settings.simulate is None),
+            manager,
+            _exclusion(settings),
+            driver_timeout,
+        )
+        yield Senses(cycle, policies)
     finally:
         manager.destroy()
+        files.close()
 
 
-def _programs(settings: Settings, host: HostPaths) -> ProgramSource:
+def _spare_files() -> int:
+    """How many files may be held open: half of what the process may open, the other half is for all else."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return _MOST_HELD if soft == resource.RLIM_INFINITY else min(soft // 2, _MOST_HELD)
+
+
+def _programs(settings: Settings, host: HostPaths, files: HeldFiles) -> ProgramSource:
     if settings.simulate is not None:
         from otel_gpu_cgroup.simulate.bpf import SimulatedBpf
 
         return SimulatedBpf(host.root)
-    return Bpf()
+    return Bpf(files)
 
 
 def _nvml(settings: Settings, host: HostPaths) -> Nvml:
@@ -139,8 +160,6 @@ def _exclusion(settings: Settings) -> Callable[[Container], bool]:
     own = read_own_cgroups() if hides_own else frozenset[str]()
 
     def is_excluded(container: Container) -> bool:
-        return container.cgroup in own or any(
-            fnmatch.fnmatchcase(container.key, glob) for glob in settings.exclude_containers
-        )
+        return container.cgroup in own or any(matches(container, glob) for glob in settings.exclude_containers)
 
     return is_excluded

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One cycle: find the containers, read the GPUs, ask what each container may open, join, seal.
+"""One cycle: read the GPUs, find the containers, ask what each may open and what it uses, join, seal.
 
 The one place where a failure becomes a Problem; whatever fails costs its own container, device or stage alone.
 """
@@ -11,18 +11,19 @@ import time
 from typing import TYPE_CHECKING, Final, Protocol
 
 from otel_gpu_cgroup.errors import Gone, GpuCgroupError
+from otel_gpu_cgroup.ledger import Ledger
 from otel_gpu_cgroup.model import (
     AccessClass,
     Container,
     ContainerReport,
     ContainerStats,
     DeviceInventory,
-    GpuReading,
-    GpuReport,
     NodeStats,
+    Ownership,
     Problem,
     Stage,
 )
+from otel_gpu_cgroup.reports import gpu_reports, is_certain, is_reported, stages_up
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from otel_gpu_cgroup.model import CgroupLayout
 
 _log: Final = logging.getLogger(__name__)
-_NO_READING: Final = GpuReading()
+_NOBODY: Final = Ownership(is_told=False, are_samples_told=False)
 
 
 class Discovery(Protocol):
@@ -57,21 +58,52 @@ class Discovery(Protocol):
         ...
 
 
+class Names(Protocol):
+    """Finds out what people call containers."""
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """What it could not read when it last named containers."""
+        ...
+
+    @property
+    def is_up(self) -> bool | None:
+        """Whether each container that should have a name has got one in time; None where none should."""
+        ...
+
+    def name(self, containers: Sequence[Container]) -> list[Container]:
+        """The containers with what is known of their names, without those that only hold a pod's place."""
+        ...
+
+
+class Processes(Protocol):
+    """Tells which container a process is in."""
+
+    def attribute(self, inventory: DeviceInventory, containers: Sequence[Container]) -> Ownership:
+        """Whose the processes are that the inventory's readings list."""
+        ...
+
+
 class Cycle:
     """Collects what is true on this host now."""
 
     def __init__(
         self,
         discovery: Discovery,
+        names: Names,
+        processes: Processes,
         accelerators: AcceleratorManager,
         is_excluded: Callable[[Container], bool],
         accelerator_timeout: float,
     ) -> None:
         """Wait at most `accelerator_timeout` seconds for the driver in each cycle."""
         self._discovery = discovery
+        self._names = names
+        self._processes = processes
         self._accelerators = accelerators
         self._is_excluded = is_excluded
         self._timeout = accelerator_timeout
+        self._ledger = Ledger()
 
     def hurry(self) -> None:
         """Let no cycle wait for a hanging driver any more: the process is about to end."""
@@ -83,7 +115,12 @@ class Cycle:
         problems: list[Problem] = []
         inventory = self._read_inventory(problems)
         containers, discovered = self._discover(problems)
-        stats = [report for container in containers if (report := self._collect(container, problems)) is not None]
+        ownership = self._attribute(inventory, containers, problems)
+        judged = [report for container in containers if (report := self._collect(container, problems)) is not None]
+        complete = discovered and self._discovery.sees_all and all(is_certain(report) for report in judged)
+        reports = tuple(report for report in judged if is_reported(report))
+        gpus, excesses = gpu_reports(inventory, reports, ownership, discovered=discovered, complete=complete)
+        self._ledger.credit(began, reports, inventory.readings)
         sealed_at = time.monotonic()
         return NodeStats(
             taken_at=taken_at,
@@ -91,10 +128,13 @@ class Cycle:
             sealed_at=sealed_at,
             cgroup_mode=self._discovery.layout.mode,
             inventory=inventory,
-            gpus=_gpu_reports(inventory, stats, discovered=discovered and self._discovery.sees_all),
-            containers=tuple(stats),
-            problems=tuple(dict.fromkeys(problems)),
-            up=_stages_up(inventory, stats, discovered=discovered),
+            gpus=gpus,
+            containers=reports,
+            problems=tuple(dict.fromkeys((*problems, *excesses))),
+            up=stages_up(inventory, reports, ownership, discovered=discovered, names=self._names.is_up),
+            held=self._ledger.held,
+            usage=self._ledger.usage,
+            is_provisional=self._accelerators.is_suspecting or not all(it.is_named for it in containers),
         )
 
     def _read_inventory(self, problems: list[Problem]) -> DeviceInventory:
@@ -111,12 +151,37 @@ class Cycle:
         try:
             found = self._discovery.discover()
             problems += self._discovery.problems
-            return _distinct(found, problems), not self._discovery.problems
+            return self._named(_distinct(found, problems), problems), not self._discovery.problems
         except GpuCgroupError as error:
             problems.append(Problem(Stage.DISCOVERY, "cgroups", str(error)))
         except Exception as error:
             problems.append(_defect("cgroups", error))
         return [], False
+
+    def _named(self, containers: list[Container], problems: list[Problem]) -> list[Container]:
+        try:
+            named = self._names.name(containers)
+        except Exception as error:
+            problems.append(_defect("names", error))
+            return containers
+        problems += self._names.problems
+        return named
+
+    def _attribute(
+        self, inventory: DeviceInventory, containers: Sequence[Container], problems: list[Problem]
+    ) -> Ownership:
+        """Whose the processes on the GPUs are, which the accelerators are told, too."""
+        try:
+            ownership = self._processes.attribute(inventory, containers)
+        except Exception as error:
+            problems.append(_defect("processes", error))
+            ownership = _NOBODY
+        problems += ownership.problems
+        try:
+            self._accelerators.attribute(ownership)
+        except Exception as error:
+            problems.append(_defect("accelerators", error))
+        return ownership
 
     def _collect(self, container: Container, problems: list[Problem]) -> ContainerReport | None:
         """What is true of one container; None when it has ended meanwhile."""
@@ -131,8 +196,10 @@ class Cycle:
             return None
         except Exception as error:
             stats.problems.append(_defect(container.cgroup, error))
-        problems += stats.problems
-        return stats.sealed()
+        report = stats.sealed()
+        # what concerns one unit alone is no Problem while the unit is no container
+        problems += (it for it in stats.problems if is_reported(report) or it.subject != container.cgroup)
+        return report
 
 
 def _distinct(containers: Sequence[Container], problems: list[Problem]) -> list[Container]:
@@ -144,44 +211,6 @@ def _distinct(containers: Sequence[Container], problems: list[Problem]) -> list[
             message = f"has the same id as {first.cgroup!a}; left out"
             problems.append(Problem(Stage.DISCOVERY, container.cgroup, message))
     return list(distinct.values())
-
-
-def _gpu_reports(
-    inventory: DeviceInventory, containers: Sequence[ContainerReport], *, discovered: bool
-) -> tuple[GpuReport, ...]:
-    complete = discovered and all(_is_certain(report) for report in containers)
-    holders: dict[str, list[str]] = {}
-    for report in containers:
-        for accelerator in report.accelerators:
-            if not accelerator.lost:
-                holders.setdefault(accelerator.id, []).append(report.container.key)
-    return tuple(
-        GpuReport(
-            gpu,
-            _NO_READING if gpu.uuid is None else inventory.readings.get(gpu.uuid, _NO_READING),
-            tuple(holders.get(gpu.uuid or "", ())),
-            complete=complete,
-        )
-        for gpu in inventory.gpus
-    )
-
-
-def _is_certain(report: ContainerReport) -> bool:
-    """Whether the kernel told what the container may open, or nobody wants to know."""
-    return report.access is AccessClass.EXCLUDED or report.source.is_kernel
-
-
-def _stages_up(
-    inventory: DeviceInventory, containers: Sequence[ContainerReport], *, discovered: bool
-) -> dict[Stage, bool]:
-    """Which stages work; policy needs a container that is judged, NVML a GPU that the kernel or the driver names."""
-    up = {Stage.DISCOVERY: discovered}
-    judged = [report.access for report in containers if report.access is not AccessClass.EXCLUDED]
-    if judged:
-        up[Stage.POLICY] = any(access is not AccessClass.UNKNOWN for access in judged)
-    if inventory.nvml_gpus is not None or inventory.pci_gpus or inventory.gpus:
-        up[Stage.NVML] = inventory.nvml_gpus is not None
-    return up
 
 
 def _defect(subject: str, error: Exception) -> Problem:

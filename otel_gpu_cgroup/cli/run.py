@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import logging
 import os
+import resource
 import signal
 import sys
 import threading
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 _log: Final = logging.getLogger(__name__)
 _DRIVER_TIMEOUT: Final = 4.0
 """Seconds that a cycle waits for the driver at most; a collection waits 5 for the cycle."""
+_OPEN_FILES: Final = 65_536
+"""More than an agent has use for on any node."""
 
 
 def run_agent(settings: Settings) -> int:
@@ -33,6 +36,7 @@ def run_agent(settings: Settings) -> int:
     if os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
         _log.info("OTEL_SDK_DISABLED is true: nothing to do")
         return 0
+    _let_files_be_held()
     ended = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: ended.set())
@@ -41,6 +45,17 @@ def run_agent(settings: Settings) -> int:
         with open_cycle(settings, host, _driver_timeout(settings)) as cycle:
             _push(settings, host, cycle, ended)
     return _end_process()
+
+
+def _let_files_be_held() -> None:
+    """Raise this process' own limit of open files as far as its user may: a cycle is cheaper while it holds them.
+
+    The usual limit, 1024, is there for programs that wait by select(2), which nothing here does.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = _OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, _OPEN_FILES)
+    if soft != resource.RLIM_INFINITY and soft < most:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
 def _end_process() -> int:

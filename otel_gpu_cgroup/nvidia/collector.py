@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The join of one container with the readings: a row for each GPU that its policy lets it open."""
+"""The join of one container with the readings: a row for each device that it can use, or has lost."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
     from otel_gpu_cgroup.model import Container, ContainerStats, DeviceInventory, GpuUuid
     from otel_gpu_cgroup.nvidia.judgement import Judgement
+    from otel_gpu_cgroup.nvidia.lost import Lost
+    from otel_gpu_cgroup.nvidia.share import Shares
 
 MAKE: Final = "nvidia"
 """cAdvisor's `make` of every NVIDIA device."""
@@ -21,20 +23,26 @@ _NO_READING: Final = GpuReading()
 
 @dataclass(frozen=True, slots=True)
 class NvidiaCollector:
-    """One container's access, and the inventory of the cycle in which it was found."""
+    """One container's access, and what the cycle in which it was found knows of devices and processes."""
 
     judgement: Judgement
     inventory: DeviceInventory
-    silent: bool = False
-    """Whether its rows are left out, as those of unrestricted containers are by default."""
+    shares: Shares
+    shown: tuple[Gpu, ...]
+    """The usable devices that get a row: not all of those of a container that may open everything."""
+    lost: tuple[Lost, ...] = ()
 
     def update_stats(self, stats: ContainerStats) -> None:
-        """Write access, source, problems and one row for each GPU whose UUID is known; never raises."""
+        """Write access, source, problems and one row for each device whose UUID is known; never raises."""
         stats.access, stats.source = self.judgement.access, self.judgement.source
         stats.problems += self._problems(stats.container)
-        if not self.silent:
-            uuids = ((gpu, gpu.uuid) for gpu in self.judgement.gpus)
-            stats.accelerators += (self._row(gpu, uuid) for gpu, uuid in uuids if uuid is not None)
+        key, readings = stats.container.key, self.inventory.readings
+        for gpu in self.shown:
+            if gpu.uuid is not None:
+                stats.accelerators.append(self._row(key, gpu, gpu.uuid, readings.get(gpu.uuid, _NO_READING)))
+        for loss in self.lost:
+            if loss.gpu.uuid is not None:
+                stats.accelerators.append(self._row(key, loss.gpu, loss.gpu.uuid, _NO_READING, loss.reason))
 
     def _problems(self, container: Container) -> Iterator[Problem]:
         trouble, strangers = self.judgement.trouble, self.judgement.strangers
@@ -44,8 +52,9 @@ class NvidiaCollector:
             nodes = ", ".join(str(gpu_node(minor)) for minor in strangers)
             yield Problem(Stage.POLICY, container.cgroup, f"allows {nodes}, which no GPU of this host has; left out")
 
-    def _row(self, gpu: Gpu, uuid: GpuUuid) -> AcceleratorStats:
-        reading = self.inventory.readings.get(uuid, _NO_READING)
+    def _row(
+        self, key: str, gpu: Gpu, uuid: GpuUuid, reading: GpuReading, lost_because: str | None = None
+    ) -> AcceleratorStats:
         return AcceleratorStats(
             make=MAKE,
             model=gpu.model,
@@ -53,5 +62,9 @@ class NvidiaCollector:
             memory_total=reading.memory_total,
             memory_used=reading.memory_used,
             duty_cycle=reading.duty_cycle,
+            parent=None if gpu.instance is None else gpu.instance.parent,
+            own=self.shares.of(key, uuid),
+            lost=lost_because is not None,
+            reason=lost_because,
             certain=self.judgement.source.is_kernel,
         )

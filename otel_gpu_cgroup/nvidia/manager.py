@@ -1,164 +1,151 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The NVIDIA GPUs of this host: one NVML pass a cycle, and the collector of each container.
-
-Every NVML call is made on one worker thread; this class waits for it no longer than it is told, and lets go of
-NVML only while no call is in flight: a shutdown under a running call crashes the process.
-"""
+"""The NVIDIA GPUs of this host for its containers: each gets the collector of what it may open, and uses, now."""
 
 from __future__ import annotations
 
 import functools
-import math
+import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from otel_gpu_cgroup.cgroup.bpf.policy import BpfPolicy
+from otel_gpu_cgroup.cgroup.policy import BothPolicies, UnknownPolicy
 from otel_gpu_cgroup.errors import Gone, HostUnreadable, PolicyUnreadable
-from otel_gpu_cgroup.model import (
-    AccessClass,
-    Container,
-    DeviceInventory,
-    Gpu,
-    GpuSnapshot,
-    GpuUuid,
-    PciAddress,
-    Problem,
-    Stage,
-)
+from otel_gpu_cgroup.model import AccessClass, Container, DeviceInventory, Gpu, Ownership
 from otel_gpu_cgroup.nvidia.collector import NvidiaCollector
-from otel_gpu_cgroup.nvidia.inventory import GpuFiles, PciBus
+from otel_gpu_cgroup.nvidia.devices import Devices
 from otel_gpu_cgroup.nvidia.judgement import Judgement, judge
-from otel_gpu_cgroup.nvidia.nodes import join_gpus, remember_uuids
-from otel_gpu_cgroup.nvidia.nvml_pass import NvmlPass
-from otel_gpu_cgroup.nvidia.snapshot import Clock, SystemClock
-from otel_gpu_cgroup.worker import Worker
+from otel_gpu_cgroup.nvidia.share import own_shares
+from otel_gpu_cgroup.nvidia.users import Users
+from otel_gpu_cgroup.printable import printable
+from otel_gpu_cgroup.settings import Unrestricted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from otel_gpu_cgroup.cgroup.policy import DevicePolicy, PolicyReading
     from otel_gpu_cgroup.host import HostPaths
+    from otel_gpu_cgroup.nvidia.lost import LostWatch
     from otel_gpu_cgroup.nvidia.nvml import Nvml
+    from otel_gpu_cgroup.nvidia.snapshot import Clock
 
+_log: Final = logging.getLogger(__name__)
 _REMEMBERED: Final = 4096
 """Judgements that are kept: one for each different policy of a node."""
-_LET_GO_SECONDS: Final = 1.0
-_HURRIED: Final = 0.6
-"""Seconds; a pass over eight GPUs takes at most a tenth of it, and the process has promised to end within one."""
-_SILENT: Final = Problem(
-    Stage.NVML, "NVML", "has not answered in time; device values are absent until it does (a hung driver?)"
-)
-
-_FILE_SECONDS: Final = 0.5
-_SILENT_FILES: Final = Problem(
-    Stage.DISCOVERY, "/proc/driver/nvidia/gpus", "has not answered in time; GPUs are who they were (a hung driver?)"
+_LOST_LINE: Final = (
+    "container has lost its GPU: it should be able to open it and is denied; it has to be made anew, and the README's "
+    "trouble section tells how to keep it from happening container=%a gpu=%s reason=%a"
 )
 
 
 class NvidiaManager:
-    """Knows the GPUs of this host and what they say."""
+    """Knows the GPUs of this host, what they say, and what each container has of them."""
 
     def __init__(
         self,
         host: HostPaths,
         nvml: Nvml,
         policies: PolicyReading,
+        lost: LostWatch,
         *,
-        report_unrestricted: bool = False,
+        unrestricted: Unrestricted = Unrestricted.USING,
         clock: Clock | None = None,
     ) -> None:
-        """Containers that may open everything get rows only where `report_unrestricted` says so."""
-        self._pci = PciBus(host)
-        self._files = GpuFiles(host)
-        self._pass = NvmlPass(nvml, PciBus(host), clock or SystemClock())
-        self._worker: Worker[GpuSnapshot] = Worker("gpu-cgroup-nvml")
-        self._file_worker: Worker[tuple[tuple[Gpu, ...], tuple[Problem, ...]]] = Worker("gpu-cgroup-files")
-        self._named: tuple[Gpu, ...] = ()
+        """Containers that may open everything get rows as `unrestricted` says: for what they use, for all, or none."""
+        self._devices = Devices(host, nvml, clock)
         self._policies = policies
-        self._report_unrestricted = report_unrestricted
+        self._lost = lost
+        self._unrestricted = unrestricted
+        self._users = Users()
+        self._shares = own_shares({}, Ownership(is_told=False))
         self._judge = _judging((), are_all=False)
         self._judged: tuple[tuple[Gpu, ...], bool] = ((), False)
         """What the judge is of."""
-        self._listed: tuple[Gpu, ...] = ()
-        self._counted = 0
-        """GPUs that the last pass which ended counted: a hang does not make fewer of them."""
-        self._patience = math.inf
-        self._uuids: dict[PciAddress, GpuUuid] = {}
-        self._inventory = DeviceInventory()
 
     def setup(self) -> None:
-        """Begin the first pass, whose start of NVML can take seconds for each GPU; waits for nothing."""
-        self._worker.submit(self._pass.read)
+        """Begin to reach for the driver; waits for nothing."""
+        self._devices.setup()
 
     def refresh(self, timeout: float) -> DeviceInventory:
-        """One NVML pass, or the end of the one that `setup` began, and what the kernel and the driver's files name."""
+        """Read every device once, and let go of what the last cycle found out about containers."""
         self._policies.begin_cycle()
-        # nothing that goes wrong from here on may leave the readings of an earlier cycle behind
-        self._inventory = replace(self._inventory, readings={}, nvml_gpus=None)
-        snapshot = self._worker.ask(self._pass.read, min(timeout, self._patience))
-        problems = list((_SILENT,) if snapshot is None else snapshot.problems)
-        if snapshot is not None:
-            self._listed, self._counted = snapshot.gpus, snapshot.count or 0
-        self._read_files(problems)
-        gpus = join_gpus(self._named, self._listed)
-        self._uuids, gpus = remember_uuids(self._uuids, gpus)
-        are_all = len(gpus) >= self._counted
-        if (gpus, are_all) != self._judged:
-            self._judge, self._judged = _judging(gpus, are_all=are_all), (gpus, are_all)
-        self._inventory = DeviceInventory(
-            gpus=gpus,
-            readings=snapshot.readings if snapshot is not None else {},
-            driver_version=snapshot.driver_version if snapshot is not None else None,
-            pci_gpus=len(self._pci.read()),
-            nvml_gpus=None if snapshot is None else snapshot.count,
-            nvml_finished_at=self._pass.finished_at,
-            problems=tuple(problems),
-            are_all=are_all,
-        )
-        return self._inventory
+        self._lost.begin_cycle()
+        self._log_losses()
+        self._users.begin_cycle()
+        self._shares = own_shares({}, Ownership(is_told=False))
+        inventory = self._devices.refresh(timeout)
+        devices = inventory.gpus, inventory.are_all
+        if devices != self._judged:
+            self._judge, self._judged = _judging(inventory.gpus, are_all=inventory.are_all), devices
+        return inventory
+
+    def attribute(self, ownership: Ownership) -> None:
+        """Give what the processes of the last refresh use to the containers that they are in."""
+        self._shares = own_shares(self._devices.inventory.readings, ownership)
+
+    @property
+    def is_suspecting(self) -> bool:
+        """Whether a container may have lost a GPU, which the next cycle confirms or not."""
+        return self._lost.is_suspecting
 
     def get_collector(self, container: Container) -> NvidiaCollector:
-        """What the container's policy says now of the GPUs that the last refresh found; raises Gone."""
+        """What the container may open and uses now of the GPUs that the last refresh found; raises Gone."""
+        policy, judgement = self._read(container)
+        lost = self._lost.watch(container, policy, judgement)
+        self._log_losses()
+        shown = self._shown(container, judgement)
+        return NvidiaCollector(judgement, self._devices.inventory, self._shares, shown=shown, lost=lost)
+
+    def hurry(self) -> None:
+        """Let no refresh wait for long from now on: the process is about to end."""
+        self._devices.hurry()
+
+    def destroy(self) -> None:
+        """Let go of the driver, unless a call to it hangs."""
+        self._devices.destroy()
+
+    def _read(self, container: Container) -> tuple[DevicePolicy, Judgement]:
+        """The container's policy and what it means; raises Gone."""
         try:
             policy = self._policies.read(container)
         except Gone:
             raise
-        except PolicyUnreadable as error:
-            return self._collector(Judgement(AccessClass.UNKNOWN, trouble=error))
-        except HostUnreadable as error:
-            return self._collector(Judgement(AccessClass.UNKNOWN, trouble=PolicyUnreadable(str(error))))
+        except (PolicyUnreadable, HostUnreadable) as error:
+            trouble = error if isinstance(error, PolicyUnreadable) else PolicyUnreadable(str(error))
+            return UnknownPolicy(trouble), Judgement(AccessClass.UNKNOWN, trouble=trouble)
         judgement = self._judge(policy)
         if judgement.access is AccessClass.UNKNOWN:
             stand_in = self._policies.read_stand_in(container, policy)
-            judgement = judgement if stand_in is None else self._judge(stand_in)
-        return self._collector(judgement)
+            return (policy, judgement) if stand_in is None else (stand_in, self._judge(stand_in))
+        if judgement.access is AccessClass.UNRESTRICTED and container.slurm is not None and _has_programs(policy):
+            return policy, replace(judgement, access=AccessClass.EXPLICIT)  # Slurm's programs list what is denied
+        return policy, judgement
 
-    def hurry(self) -> None:
-        """End a refresh that waits; those to come wait for no longer than a driver takes that does not hang."""
-        self._patience = _HURRIED
-        self._worker.abandon()
+    def _log_losses(self) -> None:
+        """Say once that a container has lost a GPU, and once that this is over."""
+        for change in self._lost.take_changes():
+            name = printable(change.container.name or change.container.key)
+            device = change.lost.gpu.uuid or f"nvidia{change.lost.gpu.minor}"
+            if change.end is None:
+                _log.warning(_LOST_LINE, name, device, change.lost.reason)
+            else:
+                _log.info("GPU is not lost any more container=%a gpu=%s reason=%a", name, device, change.end)
 
-    def destroy(self) -> None:
-        """Shut NVML down on its own thread; while a call hangs nothing is done, the process's end does it."""
-        if not self._worker.busy:
-            self._worker.submit(self._let_go).wait(_LET_GO_SECONDS)
+    def _shown(self, container: Container, judgement: Judgement) -> tuple[Gpu, ...]:
+        """The devices that get a row."""
+        if judgement.access is not AccessClass.UNRESTRICTED or self._unrestricted is Unrestricted.ALL:
+            return judgement.gpus
+        if self._unrestricted is Unrestricted.NONE:
+            return ()
+        used = self._users.used(container, self._shares.devices(container.key))
+        return tuple(gpu for gpu in judgement.gpus if gpu.uuid in used)
 
-    def _let_go(self) -> GpuSnapshot:
-        self._pass.stop()
-        return GpuSnapshot(0.0)
 
-    def _read_files(self, problems: list[Problem]) -> None:
-        """What the driver's files name; while they do not answer, what they named before."""
-        read = self._file_worker.ask(self._files.read, _FILE_SECONDS)
-        if read is None:
-            problems.append(_SILENT_FILES)
-            return
-        self._named, found = read
-        problems += found
-
-    def _collector(self, judgement: Judgement) -> NvidiaCollector:
-        unrestricted = judgement.access is AccessClass.UNRESTRICTED
-        silent = unrestricted and not self._report_unrestricted
-        return NvidiaCollector(judgement, self._inventory, silent=silent)
+def _has_programs(policy: DevicePolicy) -> bool:
+    """Whether the effective query returned any."""
+    if isinstance(policy, BothPolicies):
+        return any(_has_programs(part) for part in policy.parts)
+    return isinstance(policy, BpfPolicy) and bool(policy.programs)
 
 
 def _judging(gpus: tuple[Gpu, ...], *, are_all: bool) -> Callable[[DevicePolicy], Judgement]:

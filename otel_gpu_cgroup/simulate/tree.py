@@ -7,9 +7,13 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from otel_gpu_cgroup.simulate.machine import CONTAINERS, GPUS, MODEL, SimulatedContainer, SimulatedGpu
+from otel_gpu_cgroup.simulate.containers import CONTAINERS, SimulatedContainer
+from otel_gpu_cgroup.simulate.machine import CAPS_MAJOR, GPUS, MODEL, SimulatedGpu
+from otel_gpu_cgroup.simulate.names import write_names
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from otel_gpu_cgroup.settings import SimulatedVersion
 
 DEVICES: Final = "sys/fs/cgroup/devices"
@@ -46,17 +50,38 @@ GPU Excluded:\t No
 """
 
 
+_DRIVERS: Final = """\
+Character devices:
+  1 mem
+  5 /dev/tty
+136 pts
+195 nvidia
+195 nvidiactl
+507 nvidia-uvm
+{caps} nvidia-caps
+
+Block devices:
+259 blkext
+"""
+_STAT: Final = "{pid} (python3) S 1 {pid} {pid} 0 -1 4194560 0 0 0 0 0 0 0 0 20 0 1 0 100 0 0\n"
+"""Of proc_pid_stat(5), as far as the time at which it began: a second after the machine."""
+
+
 def write_tree(root: Path, version: SimulatedVersion) -> None:
     """Write mounts, cgroups, the driver's files and the PCI bus of the simulated host below a folder."""
     _write(root / "proc/1/mountinfo", _MOUNTS + _CGROUP_MOUNTS[version])
     _write(root / "etc/hostname", "simulated-host\n")
+    _write(root / "proc/devices", _DRIVERS.format(caps=CAPS_MAJOR))
     for container in CONTAINERS:
         if version == "v1":
-            _write(devices_list(root, container.cgroup), container.devices_list())
+            _write_rules(root, container)
         else:
             _write_programs(root, container)
+        _write_processes(root, container, version)
+    write_names(root, CONTAINERS)
     for gpu in GPUS:
         _write_gpu(root, gpu)
+    _write(root / "proc/driver/nvidia-caps/mig-minors", "".join(_capability_lines()))
 
 
 def devices_list(root: Path, cgroup: str) -> Path:
@@ -69,8 +94,36 @@ def programs_folder(root: Path, cgroup: str) -> Path:
     return root / PROGRAMS / cgroup.lstrip("/")
 
 
+def _write_rules(root: Path, container: SimulatedContainer) -> None:
+    """The cgroups below a container's have its rules."""
+    for below in {"", container.below}:
+        _write(devices_list(root, container.path("v1") + below), container.devices_list())
+
+
+def _write_processes(root: Path, container: SimulatedContainer, version: SimulatedVersion) -> None:
+    """The container's processes, in its cgroup and in /proc."""
+    path = container.path(version)
+    hierarchy, line = (DEVICES, "7:devices") if version == "v1" else (UNIFIED, "0:")
+    pids = "".join(f"{process.pid}\n" for process in container.processes)
+    for below in {"", container.below}:
+        _write(
+            root / hierarchy / f"{path}{below}".lstrip("/") / "cgroup.procs", pids if below == container.below else ""
+        )
+    for process in container.processes:
+        folder = root / "proc" / str(process.pid)
+        _write(folder / "cgroup", f"{line}:{path}{container.below}\n")
+        _write(folder / "stat", _STAT.format(pid=process.pid))
+
+
+def _capability_lines() -> Iterator[str]:
+    yield "config 1\nmonitor 2\n"
+    for gpu in GPUS:
+        for instance in gpu.instances:
+            name, (first, second) = f"gpu{gpu.minor}/gi{instance.gpu_instance}", instance.capabilities(gpu.minor)
+            yield f"{name}/access {first}\n{name}/ci0/access {second}\n"
+
+
 def _write_programs(root: Path, container: SimulatedContainer) -> None:
-    _write(root / UNIFIED / container.cgroup.lstrip("/") / "cgroup.procs", "")
     folder = programs_folder(root, container.cgroup)
     folder.mkdir(parents=True)
     for name in container.programs:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from otel_gpu_cgroup.cgroup.reader import PolicyReader
-from otel_gpu_cgroup.errors import NvmlUnavailable
+from otel_gpu_cgroup.errors import NvmlUnavailable, NvmlUnsupported
 from otel_gpu_cgroup.host import HostPaths
 from otel_gpu_cgroup.model import (
     AccessClass,
@@ -21,7 +21,9 @@ from otel_gpu_cgroup.model import (
 )
 from otel_gpu_cgroup.nvidia.duty_cycle import Instant, Sample
 from otel_gpu_cgroup.nvidia.manager import NvidiaManager
-from otel_gpu_cgroup.nvidia.nvml import ListedProcess, Memory, ProcessSample
+from otel_gpu_cgroup.nvidia.nvml import ListedProcess, Memory, NvmlInstance, NvmlMeter, ProcessSample
+from otel_gpu_cgroup.settings import Unrestricted
+from tests.support.wiring import new_lost_watch
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -54,6 +56,18 @@ class Card:
     def identity(self) -> Gpu:
         self._fail("identity")
         return Gpu(self.minor, self.name, self.model)
+
+    def is_partitioned(self) -> bool:
+        return False
+
+    def slots(self) -> int:
+        return 0
+
+    def instance(self, slot: int) -> NvmlInstance | None:  # noqa: ARG002
+        return None
+
+    def meter(self, gpu_instance: int) -> NvmlMeter:
+        raise NvmlUnsupported(f"GPU instance {gpu_instance}")
 
     def memory(self) -> Memory:
         self._fail("memory")
@@ -139,14 +153,15 @@ class Ours:
 class Host:
     """The files of one host, its driver, and the manager that looks at both."""
 
-    def __init__(self, root: Path, *cards: Card, report_unrestricted: bool = False) -> None:
+    def __init__(self, root: Path, *cards: Card, unrestricted: Unrestricted = Unrestricted.USING) -> None:
         self.root = root
         self.driver = Driver(list(cards))
         self.manager = NvidiaManager(
             HostPaths(root),
             self.driver,
             PolicyReader(),
-            report_unrestricted=report_unrestricted,
+            new_lost_watch(HostPaths(root)),
+            unrestricted=unrestricted,
             clock=StandingClock(),
         )
 

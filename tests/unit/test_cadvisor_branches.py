@@ -12,6 +12,7 @@ from otel_gpu_cgroup.errors import NvmlDeviceLost, NvmlQueryFailed, NvmlUnsuppor
 from otel_gpu_cgroup.host import HostPaths
 from otel_gpu_cgroup.model import AccessClass, CgroupPath, Container, Runtime, Stage
 from otel_gpu_cgroup.nvidia.inventory import PciBus
+from otel_gpu_cgroup.settings import Unrestricted
 from tests.unit.cadvisor_host import Card, Host, Ours
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ def test_while_no_gpu_is_known_any_that_a_driver_can_have_counts(
 
 
 def test_privileged_containers_have_rows_where_they_are_asked_for(tmp_path: Path) -> None:
-    host = Host(tmp_path, Card(0), Card(1), report_unrestricted=True)
+    host = Host(tmp_path, Card(0), Card(1), unrestricted=Unrestricted.ALL)
     host.refresh()
     Ours([0, 1], UNRESTRICTED).assert_same(host.ours("a *:* rwm"))
 

@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from otel_gpu_cgroup.cgroup.reader import PolicyReader
-from otel_gpu_cgroup.containers.discovery import ContainerDiscovery
-from otel_gpu_cgroup.cycle import Cycle
 from otel_gpu_cgroup.host import HostPaths
 from otel_gpu_cgroup.model import AccessClass, CgroupMode, Container, ContainerReport, NodeStats, Stage
 from otel_gpu_cgroup.nvidia.manager import NvidiaManager
-from otel_gpu_cgroup.simulate.machine import CONTAINERS, GPUS, SimulatedContainer
+from otel_gpu_cgroup.settings import Unrestricted
+from otel_gpu_cgroup.simulate.containers import CONTAINERS, SimulatedContainer
+from otel_gpu_cgroup.simulate.machine import GPUS
 from otel_gpu_cgroup.simulate.nvml import SimulatedNvml
 from otel_gpu_cgroup.simulate.tree import devices_list, write_tree
+from tests.support.wiring import new_cycle, new_lost_watch
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 NOW = 1_790_000_000.0
 SHARED = [container for container in CONTAINERS if container.minors == (4,)]
-TRAINER = next(container for container in CONTAINERS if len(container.minors) == 4)
+TRAINER = next(container for container in CONTAINERS if container.minors == (0, 1))
 PRIVILEGED = next(container for container in CONTAINERS if container.privileged)
 EMPTY = next(container for container in CONTAINERS if not container.minors and not container.privileged)
 
@@ -33,25 +34,25 @@ EMPTY = next(container for container in CONTAINERS if not container.minors and n
 class Host:
     """The simulated host in a folder, looked at by the real code."""
 
-    def __init__(self, root: Path, *, report_unrestricted: bool = False) -> None:
+    def __init__(self, root: Path, *, unrestricted: Unrestricted = Unrestricted.USING) -> None:
         self.root = root
         write_tree(root, "v1")
         paths = HostPaths(root)
         manager = NvidiaManager(
-            paths, SimulatedNvml(lambda: NOW), PolicyReader(), report_unrestricted=report_unrestricted
+            paths, SimulatedNvml(lambda: NOW), PolicyReader(), new_lost_watch(paths), unrestricted=unrestricted
         )
         self.excluded: set[str] = set()
-        self.cycle = Cycle(ContainerDiscovery(paths), manager, lambda container: container.key in self.excluded, 30)
+        self.cycle = new_cycle(paths, manager, lambda container: container.key in self.excluded)
 
     def rules(self, container: SimulatedContainer) -> Path:
-        return devices_list(self.root, container.cgroup)
+        return devices_list(self.root, container.path("v1"))
 
     def report(self, container: SimulatedContainer) -> ContainerReport:
         return find(self.cycle.collect(), container)
 
 
 def find(stats: NodeStats, container: SimulatedContainer) -> ContainerReport:
-    [report] = [report for report in stats.containers if report.container.cgroup == container.cgroup]
+    [report] = [report for report in stats.containers if report.container.cgroup == container.path("v1")]
     return report
 
 
@@ -65,24 +66,51 @@ def uuids(*minors: int) -> list[str]:
     return [by_minor[minor] for minor in minors]
 
 
+def usable(container: SimulatedContainer) -> list[str]:
+    """What it has rows for: the GPUs that it was given, and of a partitioned one its instance."""
+    instances = [
+        instance.uuid
+        for gpu in GPUS
+        for instance in gpu.instances
+        if gpu.minor in container.minors and set(instance.capabilities(gpu.minor)) <= set(container.capabilities)
+    ]
+    return [*uuids(*(minor for minor in container.minors if not partitioned(minor))), *instances]
+
+
+def partitioned(minor: int) -> bool:
+    return any(gpu.instances for gpu in GPUS if gpu.minor == minor)
+
+
 def test_every_container_gets_the_gpus_that_its_rules_name(host: Host) -> None:
     stats = host.cycle.collect()
     assert stats.cgroup_mode is CgroupMode.V1
     assert not stats.problems
-    assert stats.up == {Stage.DISCOVERY: True, Stage.POLICY: True, Stage.NVML: True}
-    found = {report.container.cgroup: [row.id for row in report.accelerators] for report in stats.containers}
-    assert found == {container.cgroup: uuids(*container.minors) for container in CONTAINERS}
+    works = (Stage.DISCOVERY, Stage.POLICY, Stage.NVML, Stage.SHARE, Stage.NAMES)
+    assert stats.up == dict.fromkeys(works, True)
+    found = {
+        report.container.cgroup: [row.id for row in report.accelerators if not row.lost] for report in stats.containers
+    }
+    given = {one.path("v1"): [] if one.is_lost else usable(one) for one in CONTAINERS}
+    assert found == given
 
 
 def test_a_gpu_knows_who_may_open_it(host: Host) -> None:
-    holders = {report.gpu.minor: len(report.containers) for report in host.cycle.collect().gpus}
-    assert holders == {0: 1, 1: 1, 2: 1, 3: 1, 4: 2, 5: 1, 6: 1, 7: 0}
+    holders = {
+        (report.gpu.minor, report.gpu.instance and report.gpu.instance.gpu_instance): len(report.containers)
+        for report in host.cycle.collect().gpus
+    }
+    whole: dict[tuple[int, int | None], int] = {
+        (minor, None): count for minor, count in enumerate((1, 1, 1, 1, 2, 2, 0, 0))
+    }
+    assert holders == {**whole, (4, None): 2, (5, None): 2, (6, None): 0, (7, None): 0, (5, 2): 1, (5, 3): 1, (5, 9): 0}
 
 
 def test_values_are_those_of_the_gpu_with_that_minor(host: Host) -> None:
     by_uuid = {gpu.uuid: gpu for gpu in GPUS}
     for row in host.report(TRAINER).accelerators:
         assert row.memory_used == by_uuid[row.id].memory_used(NOW)
+        assert row.own is not None
+        assert 0 < (row.own.memory or 0) <= row.memory_used
 
 
 def test_rw_changed_to_m_takes_the_row_away(host: Host) -> None:
@@ -102,11 +130,13 @@ def test_rules_that_are_written_after_the_container_appeared_are_seen(host: Host
     assert [row.id for row in host.report(EMPTY).accelerators] == uuids(7)
 
 
-@pytest.mark.parametrize(("shown", "rows"), [(True, 8), (False, 0)], ids=["all", "none"])
+@pytest.mark.parametrize(
+    ("unrestricted", "rows"), [(Unrestricted.ALL, 10), (Unrestricted.USING, 0), (Unrestricted.NONE, 0)]
+)
 def test_an_unrestricted_container_gets_rows_only_where_that_is_asked_for(
-    tmp_path: Path, *, shown: bool, rows: int
+    tmp_path: Path, unrestricted: Unrestricted, rows: int
 ) -> None:
-    report = Host(tmp_path, report_unrestricted=shown).report(PRIVILEGED)
+    report = Host(tmp_path, unrestricted=unrestricted).report(PRIVILEGED)
     assert report.access is AccessClass.UNRESTRICTED
     assert len(report.accelerators) == rows
 
@@ -144,6 +174,7 @@ def test_an_excluded_container_stays_in_the_count_and_has_no_row(host: Host) -> 
         find(stats, SHARED[0]).container, AccessClass.EXCLUDED, find(stats, SHARED[0]).source
     )
     assert {report.gpu.minor: len(report.containers) for report in stats.gpus}[4] == 1
+    assert find(stats, SHARED[1]).accelerators[0].own is not None
 
 
 def test_two_cgroups_with_one_id_are_one_container(host: Host) -> None:
@@ -163,7 +194,8 @@ def test_a_host_without_cgroups_is_a_problem_and_still_tells_its_gpus(host: Host
     assert stats.cgroup_mode is None
     assert stats.up[Stage.DISCOVERY] is False
     assert [problem.stage for problem in stats.problems] == [Stage.DISCOVERY]
-    assert len(stats.gpus) == 8
+    assert len({report.gpu.minor for report in stats.gpus}) == 8
+    assert {report.unattributed for report in stats.gpus} == {None}
 
 
 def test_what_nobody_foresaw_costs_one_container_and_is_told(tmp_path: Path) -> None:
@@ -176,8 +208,8 @@ def test_what_nobody_foresaw_costs_one_container_and_is_told(tmp_path: Path) -> 
             return super().get_collector(container)
 
     paths = HostPaths(tmp_path)
-    manager = Faulty(paths, SimulatedNvml(lambda: NOW), PolicyReader())
-    stats = Cycle(ContainerDiscovery(paths), manager, lambda _: False, 30).collect()
+    manager = Faulty(paths, SimulatedNvml(lambda: NOW), PolicyReader(), new_lost_watch(paths))
+    stats = new_cycle(paths, manager).collect()
     assert find(stats, TRAINER).access is AccessClass.UNKNOWN
     assert len(find(stats, SHARED[0]).accelerators) == 1
     assert [(problem.stage, problem.subject) for problem in stats.problems] == [(Stage.CYCLE, TRAINER.cgroup)]

@@ -11,9 +11,19 @@ from otel_gpu_cgroup.cgroup.bpf.policy import BpfPolicy, DeviceProgram
 from otel_gpu_cgroup.cgroup.devices_list import parse_devices_list
 from otel_gpu_cgroup.compose import open_cycle, open_host
 from otel_gpu_cgroup.containers.identity import parse_container
-from otel_gpu_cgroup.model import READ_WRITE, AcceleratorStats, CgroupPath, NodeStats, Runtime, gpu_node
+from otel_gpu_cgroup.model import (
+    READ_WRITE,
+    AcceleratorStats,
+    CgroupPath,
+    DeviceNode,
+    DeviceType,
+    NodeStats,
+    Runtime,
+    gpu_node,
+)
 from otel_gpu_cgroup.settings import Settings, SimulatedVersion
-from otel_gpu_cgroup.simulate.machine import CONTAINERS, GPUS, MEMORY_TOTAL, SimulatedContainer
+from otel_gpu_cgroup.simulate.containers import CONTAINERS, SimulatedContainer
+from otel_gpu_cgroup.simulate.machine import CAPS_MAJOR, GPUS, MEMORY_TOTAL
 from otel_gpu_cgroup.simulate.tree import programs_folder
 
 PROGRAMS = Path(otel_gpu_cgroup.simulate.machine.__file__).parent / "programs"
@@ -27,6 +37,8 @@ def test_the_host_has_what_a_newcomer_should_see() -> None:
     assert any(held.count(minor) > 1 for minor in held)
     assert {gpu.minor for gpu in GPUS} - set(held)
     assert any(container.privileged for container in CONTAINERS)
+    assert any(container.is_lost for container in CONTAINERS)
+    assert any(gpu.instances for gpu in GPUS)
     assert any(not container.minors and not container.privileged for container in CONTAINERS)
 
 
@@ -37,9 +49,10 @@ def test_every_cgroup_is_a_container_of_a_known_runtime() -> None:
         Runtime.CONTAINERD,
         Runtime.CRIO,
         Runtime.PODMAN,
+        Runtime.SLURM,
     }
     assert None not in containers
-    assert len({container.id for container in containers if container is not None}) == len(CONTAINERS)
+    assert len({container.key for container in containers if container is not None}) == len(CONTAINERS)
 
 
 def test_rules_are_what_the_kernel_prints() -> None:
@@ -48,12 +61,18 @@ def test_rules_are_what_the_kernel_prints() -> None:
 
 
 def test_programs_say_what_the_v1_rules_say() -> None:
-    nodes = [gpu_node(minor) for minor in (*range(8), 253, 255)]
+    nodes = [gpu_node(minor) for minor in range(8)]
+    nodes += [
+        DeviceNode(DeviceType.CHAR, CAPS_MAJOR, minor)
+        for gpu in GPUS
+        for instance in gpu.instances
+        for minor in instance.capabilities(gpu.minor)
+    ]
     for container in CONTAINERS:
         rules = parse_devices_list(container.devices_list())
         programs = BpfPolicy([DeviceProgram((PROGRAMS / f"{name}.bin").read_bytes()) for name in container.programs])
         assert container.programs
-        for node in nodes:
+        for node in nodes if "slurm" not in container.cgroup else nodes[:8]:  # Slurm's allow what they do not name
             assert programs.allows(node, READ_WRITE) is rules.allows(node, READ_WRITE), (container.cgroup, node)
 
 
@@ -64,16 +83,15 @@ def test_both_versions_give_the_same_rows(version: SimulatedVersion) -> None:
         stats = cycle.collect()
     assert not stats.problems
     assert stats.cgroup_mode == version
-    by_minor = {gpu.minor: gpu.uuid for gpu in GPUS}
-    found = {report.container.cgroup: [row.id for row in report.accelerators] for report in stats.containers}
-    assert found == {one.cgroup: [by_minor[minor] for minor in one.minors] for one in CONTAINERS}
+    found = {report.container.cgroup: len(report.accelerators) for report in stats.containers}
+    assert found == {one.path(version): 0 if one.is_lost else len(one.minors) for one in CONTAINERS}
 
 
 def test_a_program_that_is_replaced_takes_the_row_away() -> None:
     settings = Settings(simulate="v2")
     trainer = CONTAINERS[0]
     with open_host(settings) as host, open_cycle(settings, host, 30) as cycle:
-        assert len(rows(cycle.collect(), trainer)) == 4
+        assert len(rows(cycle.collect(), trainer)) == 2
         shutil.copy(PROGRAMS / "runc-no-gpu.bin", programs_folder(host.root, trainer.cgroup) / "second.bin")
         assert rows(cycle.collect(), trainer) == ()
 
@@ -84,7 +102,9 @@ def rows(stats: NodeStats, container: SimulatedContainer) -> tuple[AcceleratorSt
 
 
 def test_values_move_within_what_a_gpu_can_do() -> None:
-    for gpu in GPUS:
-        values = [(gpu.percent(second), gpu.memory_used(second)) for second in range(120)]
-        assert all(0 <= percent <= 100 and 0 < used < MEMORY_TOTAL for percent, used in values)
-        assert len(set(values)) > 10 or gpu.busy == 0
+    loads = [(gpu.load, MEMORY_TOTAL) for gpu in GPUS]
+    loads += [(instance.load, instance.memory_total) for gpu in GPUS for instance in gpu.instances]
+    for load, total in loads:
+        values = [(load.percent(second), load.memory_used(second)) for second in range(120)]
+        assert all(0 <= percent <= 100 and 0 < used < total for percent, used in values)
+        assert len(set(values)) > 10 or load.busy == 0

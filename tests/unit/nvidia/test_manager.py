@@ -15,6 +15,7 @@ from otel_gpu_cgroup.model import AccessClass, CgroupPath, Container, ContainerS
 from otel_gpu_cgroup.nvidia.manager import NvidiaManager
 from otel_gpu_cgroup.nvidia.nvml import PyNvml
 from tests.fakes.fake_nvml import GIB, FakeGpu, FakeMemory, World
+from tests.support.wiring import new_lost_watch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,7 +37,8 @@ class Machine:
     def __init__(self, root: Path, driver: LoadedDriver) -> None:
         self.root = root
         self.driver = driver
-        self.manager = NvidiaManager(HostPaths(root), PyNvml(driver.library), PolicyReader())
+        host = HostPaths(root)
+        self.manager = NvidiaManager(host, PyNvml(driver.library), PolicyReader(), new_lost_watch(host))
 
     def set_file(self, minor: int, uuid: str) -> None:
         folder = self.root / f"proc/driver/nvidia/gpus/0000:0{minor}:00.0"

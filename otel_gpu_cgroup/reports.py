@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pure: what the rows of one cycle say of each device, of whom a container is, and which stages work."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING, Final
+
+from otel_gpu_cgroup.model import (
+    AccessClass,
+    ContainerReport,
+    DeviceInventory,
+    Gpu,
+    GpuReading,
+    GpuReport,
+    GpuUuid,
+    Ownership,
+    Problem,
+    Stage,
+)
+from otel_gpu_cgroup.nvidia.share import unattributed
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from otel_gpu_cgroup.model import OwnShare
+
+_NO_READING: Final = GpuReading()
+
+
+def is_reported(report: ContainerReport) -> bool:
+    """Whether it is a container: a systemd unit is one where it was given GPUs, lost one, or uses one."""
+    return not report.container.is_unit or bool(report.accelerators) or report.access is AccessClass.EXPLICIT
+
+
+def is_certain(report: ContainerReport) -> bool:
+    """Whether the kernel told what the container may open, or nobody wants to know."""
+    return report.access is AccessClass.EXCLUDED or report.source.is_kernel
+
+
+def gpu_reports(
+    inventory: DeviceInventory,
+    containers: Sequence[ContainerReport],
+    ownership: Ownership,
+    *,
+    discovered: bool,
+    complete: bool,
+) -> tuple[tuple[GpuReport, ...], tuple[Problem, ...]]:
+    """A report for each device, and a Problem for each whose processes use more than is in use on it.
+
+    `discovered`: all containers were found; `complete`: and the kernel told what each may open.
+    """
+    holders: defaultdict[GpuUuid, dict[str, None]] = defaultdict(dict)
+    shares: defaultdict[GpuUuid, list[OwnShare | None]] = defaultdict(list)
+    for report in containers:
+        for row in report.accelerators:
+            for device in filter(None, (row.id, row.parent)):
+                shares[device].append(row.own)
+                if not row.lost:
+                    holders[device][report.container.key] = None
+    reports, problems = [], []
+    for gpu in inventory.gpus:
+        reading = _NO_READING if gpu.uuid is None else inventory.readings.get(gpu.uuid, _NO_READING)
+        owned = [] if gpu.uuid is None else shares[gpu.uuid]
+        rest = (
+            unattributed(reading.memory_used, owned)
+            if discovered and _are_processes_told(gpu, inventory, ownership)
+            else None
+        )
+        if gpu.uuid is not None and rest is None and _exceeds(reading.memory_used, owned):
+            problems.append(_excess(gpu.uuid, reading.memory_used))
+        keys = () if gpu.uuid is None else tuple(holders[gpu.uuid])
+        reports.append(GpuReport(gpu, reading, keys, complete=complete, unattributed=rest))
+    return tuple(reports), tuple(problems)
+
+
+def stages_up(
+    inventory: DeviceInventory,
+    containers: Sequence[ContainerReport],
+    ownership: Ownership,
+    *,
+    discovered: bool,
+    names: bool | None,
+) -> dict[Stage, bool]:
+    """Which stages work.
+
+    Policy needs a container that is judged, NVML a GPU that the kernel or the driver names, share an NVML that answers,
+    names a container that somebody should name.
+    """
+    up = {Stage.DISCOVERY: discovered}
+    judged = [report.access for report in containers if report.access is not AccessClass.EXCLUDED]
+    if judged:
+        up[Stage.POLICY] = any(access is not AccessClass.UNKNOWN for access in judged)
+    if inventory.nvml_gpus is not None or inventory.pci_gpus or inventory.gpus:
+        up[Stage.NVML] = inventory.nvml_gpus is not None
+    if inventory.readings:
+        listed = any(reading.processes is not None for reading in inventory.readings.values())
+        up[Stage.SHARE] = ownership.is_told and listed
+    if names is not None:
+        up[Stage.NAMES] = names
+    return up
+
+
+def _are_processes_told(gpu: Gpu, inventory: DeviceInventory, ownership: Ownership) -> bool:
+    """Whether it is known who uses the device; of a partitioned GPU each instance's list tells."""
+    parts = [it for it in inventory.gpus if it.instance is not None and it.instance.parent == gpu.uuid] or [gpu]
+    readings = (inventory.readings.get(part.uuid or GpuUuid(""), _NO_READING) for part in parts)
+    return ownership.is_told and all(reading.processes is not None for reading in readings)
+
+
+def _exceeds(used: int | None, shares: Sequence[OwnShare | None]) -> bool:
+    known = [share.memory for share in shares if share is not None and share.memory is not None]
+    return used is not None and sum(known) > used
+
+
+def _excess(uuid: GpuUuid, used: int | None) -> Problem:
+    message = f"its processes hold more than the {used} bytes that are in use on it; who holds the rest is not told"
+    return Problem(Stage.SHARE, uuid, message)
