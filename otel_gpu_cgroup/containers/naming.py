@@ -81,7 +81,7 @@ class Naming:
                     self._sources.begin_cycle()
                     crowds = Counter(other.pod.uid for other in containers if other.pod is not None)
                 record = self._looked_at(container, record, crowds)
-            elif record.given is not container:
+            elif record.given is not container and record.given != container:
                 record = replace(record, given=container, named=_as_before(container, record.named))
             self._records[mark] = record
             if record.named is not None:
