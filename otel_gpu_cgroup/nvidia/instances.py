@@ -12,7 +12,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from otel_gpu_cgroup.errors import NvmlQueryFailed, NvmlUnsupported
+from otel_gpu_cgroup.errors import NvmlDeviceLost, NvmlQueryFailed, NvmlUnsupported
 from otel_gpu_cgroup.nvidia.failures import Listed
 
 if TYPE_CHECKING:
@@ -95,6 +95,9 @@ class Partition:
                 continue
             if known is not None and not _is_among(known, found):
                 found[slot] = known
+        if len(failed) == count and all(isinstance(why, NvmlDeviceLost) for why in failed.values()):
+            self.silence()  # the GPU itself is lost, which its own reading tells
+            return
         for slot, why in failed.items():
             self._keep_silent(parent, slot, why, found)
         for known in self._slots.values():

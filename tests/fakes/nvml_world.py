@@ -88,7 +88,8 @@ class FakeInstance:
     """A MIG device: one compute instance in one of its GPU's slots.
 
     `made` tells it from an earlier one in the same place, which has the same UUID and other handles; `busy` is percent
-    of the time, for Hopper's performance counters; `errors` are those of calls about this instance alone.
+    of the time, for Hopper's performance counters (infinite: NVML computes no such metric); `errors` are those of calls
+    about this instance alone.
     """
 
     slot: int
@@ -133,6 +134,7 @@ class FakeGpu:
     lag: int = 0  # microseconds after which the samples of grants are there
     instances: tuple[FakeInstance, ...] | None = None
     mig_off: bool = False
+    mig_change: bool = False  # the other mode is pending
     mig_slots: int = 7
     unsupported: tuple[str, ...] = ()
     errors: Mapping[str, int | FakeError] = field(default_factory=dict)
@@ -238,6 +240,8 @@ def _sample_lines(gpu: FakeGpu) -> Iterator[str]:
 
 
 def _mig_lines(gpu: FakeGpu) -> Iterator[str]:
+    if gpu.mig_change:
+        yield "mig_change"
     if gpu.instances is None:
         if gpu.mig_off:
             yield "mig off"

@@ -91,6 +91,8 @@ def test_a_cut_gpu_gives_no_utilization(driver: FakeDriver, call: str) -> None:
 def test_mig_off_and_mig_unknown(driver: FakeDriver) -> None:
     ask = driver.start(replace(GPU, mig_off=True))
     assert ask("nvmlDeviceGetMigMode(h), nvmlDeviceGetMaxMigDeviceCount(h)") == [[0, 0], 0]
+    driver.show(replace(GPU, mig_off=True, mig_change=True))
+    assert ask("nvmlDeviceGetMigMode(h)") == [0, 1]
     driver.show(GPU)
     assert ask.error("nvmlDeviceGetMigMode(h)").code == 3
 

@@ -2,14 +2,14 @@
 /* Hopper's performance counters: a sample is taken into a buffer, and a metric is what two samples differ by. */
 #include "call.h"
 #include "counts.h"
-#include <string.h>
+#include <math.h>
 
 #define HOPPER 9u
 #define SAMPLE_COUNT 512
 
 struct gpm_sample {
     int allocated, filled;
-    double busy; /* percent of the time, of what was sampled */
+    double busy; /* percent of the time, of what was sampled; infinite: nobody can tell */
 };
 
 static struct gpm_sample samples[SAMPLE_COUNT];
@@ -115,8 +115,9 @@ static int compute(struct gpm_metrics *wanted)
         return INVALID_ARGUMENT;
     for (unsigned i = 0; i < wanted->numMetrics; i++) {
         struct gpm_metric *metric = &wanted->metrics[i];
-        metric->nvmlReturn = metric->metricId == GPM_METRIC_GRAPHICS_UTIL ? SUCCESS : NOT_SUPPORTED;
-        metric->value = second->busy;
+        int is_told = metric->metricId == GPM_METRIC_GRAPHICS_UTIL && !isinf(second->busy);
+        metric->nvmlReturn = is_told ? SUCCESS : NOT_SUPPORTED;
+        metric->value = is_told ? second->busy : 42;
     }
     return SUCCESS;
 }

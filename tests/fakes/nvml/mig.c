@@ -7,8 +7,10 @@ EXPORT int nvmlDeviceGetMigMode(device_t device, unsigned *current, unsigned *pe
     struct call call = DEVICE_CALL(nvmlDeviceGetMigMode, device);
     if (call.answer == SUCCESS && !call.gpu->mig_capable)
         call.answer = NOT_SUPPORTED;
-    if (call.answer == SUCCESS)
-        *current = *pending = (unsigned)call.gpu->mig_on;
+    if (call.answer == SUCCESS) {
+        *current = (unsigned)call.gpu->mig_on;
+        *pending = *current ^ (unsigned)call.gpu->mig_pending;
+    }
     return call_finish(&call);
 }
 

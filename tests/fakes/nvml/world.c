@@ -17,6 +17,7 @@
  *                                                             grants, utilization is the mean of those not seen yet
  *   lag MICROSECONDS                                          after which the samples of grants are there
  *   mig off | mig on SLOTS                                    without it the GPU knows no MIG
+ *   mig_change                                                the other mode is pending
  *   instance SLOT GI CI SLICES COMPUTE_SLICES MADE TOTAL USED RESERVED BUSY UUID PROFILE
  *   error PATTERN CODE AFTER [UUID]                           answer CODE once AFTER such calls were let through
  *   latency PATTERN MICROSECONDS                              sleep before answering; several rules add up
@@ -189,6 +190,11 @@ static int parse_mig(struct world *world, const char *fields)
     return gpu->mig_on || strcmp(fields, "off") == 0;
 }
 
+static int parse_mig_change(struct world *world, const char *fields)
+{
+    return last_gpu(world)->mig_pending = *fields == '\0';
+}
+
 static int parse_instance(struct world *world, const char *fields)
 {
     struct instance *it = APPEND(world->instances);
@@ -255,6 +261,7 @@ static const struct keyword {
     {"grant", 1, parse_grant},
     {"lag", 1, parse_lag},
     {"mig", 1, parse_mig},
+    {"mig_change", 1, parse_mig_change},
     {"instance", 1, parse_instance},
 };
 

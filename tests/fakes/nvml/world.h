@@ -25,7 +25,7 @@ struct gpu {
     int recorded; /* samples were taken before the world was written; else one more is made every tick */
     double sample_values[SAMPLE_CAPACITY];
     unsigned long long sample_ages[SAMPLE_CAPACITY];
-    int mig_capable, mig_on;
+    int mig_capable, mig_on, mig_pending;
     unsigned mig_slots;
     unsigned long long lag; /* microseconds after which the samples of grants are there */
 };

@@ -6,15 +6,20 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import pynvml
 import pytest
 
+from otel_gpu_cgroup.host import HostPaths
 from otel_gpu_cgroup.model import DeviceKind, GpuReading, GpuSnapshot, GpuUuid
+from otel_gpu_cgroup.nvidia.inventory import PciBus
 from otel_gpu_cgroup.nvidia.nvml import PyNvml
+from otel_gpu_cgroup.nvidia.nvml_pass import NvmlPass
 from otel_gpu_cgroup.nvidia.snapshot import SnapshotReader, SystemClock
 from tests.fakes.fake_nvml import GIB, FakeError, FakeGpu, FakeInstance, FakeMemory, FakeProcess, World
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from otel_gpu_cgroup.nvidia.duty_cycle import Instant
     from tests.conftest import LoadedDriver
@@ -180,6 +185,26 @@ def test_mig_mode_is_turned_on_and_off_and_gives_the_gpu_another_minor(host: Hos
     assert [snapshot.problems for snapshot in (before, cut_now, whole_again)] == [(), (), ()]
 
 
+def test_a_mode_that_is_pending_is_none_yet(host: Host) -> None:
+    whole, partitioned = replace(WHOLE, mig_off=True, mig_change=True), cut(SMALL, mig_change=True)
+    assert [gpu.kind for gpu in host.read(whole, partitioned).gpus][:2] == [DeviceKind.GPU, DeviceKind.PARTITIONED]
+
+
+def test_a_handle_that_came_to_mean_another_instance_is_not_trusted(host: Host) -> None:
+    host.read(cut(SMALL))
+    other = replace(SMALL, uuid="MIG-other", gi=8, memory=FakeMemory(total=10 * GIB, used=5))
+    host.driver.set(World(gpus=(cut(other),)))
+    pynvml.nvmlDeviceGetMigDeviceHandleByIndex(pynvml.nvmlDeviceGetHandleByIndex(0), 0)  # as the application may do
+    snapshot = host.again()
+    assert names(snapshot) == ["GPU-cut", "MIG-other"]
+    assert reading(snapshot, "MIG-other").memory_used == 5
+
+
+def test_instances_follow_a_gpu_that_is_listed_anew_under_another_minor(host: Host) -> None:
+    host.read(cut(SMALL, own_errors={"nvmlDeviceGetMemoryInfo*": 999}))
+    assert [gpu.minor for gpu in host.read(cut(SMALL, minor=9)).gpus] == [9, 9]
+
+
 def test_an_instance_made_anew_under_the_same_uuid_is_another(host: Host) -> None:
     first = replace(HALF, gi=1)
     host.read(cut(first))
@@ -238,6 +263,7 @@ def test_a_gpu_that_is_lost_leaves_its_instances_who_they_were(host: Host) -> No
         assert names(snapshot) == ["GPU-whole", "GPU-cut", "MIG-small"]
         assert reading(snapshot, "MIG-small") == GpuReading()
         assert reading(snapshot, "GPU-whole").memory_used == 3 * GIB
+        assert {problem.subject for problem in snapshot.problems} == {"GPU-cut"}
         snapshot = host.again()
     assert reading(host.read(WHOLE, cut(SMALL)), "MIG-small").memory_used == GIB
 
@@ -248,7 +274,9 @@ def test_after_a_restart_of_nvml_instances_are_found_by_new_handles(host: Host) 
     host.nvml.stop()
     host.nvml.start()
     host.reader.forget()
+    before = host.driver.counts()["nvmlDeviceGetUUID"]
     snapshot = host.again()
+    assert host.driver.counts()["nvmlDeviceGetUUID"] == before + 2  # by no old handle
     assert reading(snapshot, "MIG-small").memory_used == GIB
     assert not snapshot.problems
 
@@ -328,8 +356,9 @@ def test_a_sample_of_long_ago_is_not_used(host: Host) -> None:
             replace(HALF, slot=4, uuid="MIG-rest", ci=1, compute_slices=2, profile="2c.3g.40gb"),
         ),
         (replace(HALF, profile="?", errors={"nvmlDeviceGetAttributes_v2": 3}),),
+        (HALF, replace(HALF, slot=4, uuid="MIG-rest", ci=1)),
     ],
-    ids=["a part alone", "parts", "nobody knows"],
+    ids=["a part alone", "parts", "nobody knows", "two that claim all"],
 )
 def test_counters_that_are_not_an_instances_own_are_not_asked(host: Host, instances: tuple[FakeInstance, ...]) -> None:
     host.read(cut(*instances))
@@ -368,11 +397,17 @@ def test_counters_that_fail_cost_no_other_value(host: Host, query: str) -> None:
     host.driver.set(World(gpus=(cut(HALF),), errors={query: 999}))
     snapshot = host.again()
     assert reading(snapshot, "MIG-half").memory_used == 2 * GIB
-    if query != "nvmlGpmSampleAlloc":
-        assert host.again().readings[GpuUuid("MIG-half")].duty_cycle is None
-        assert {problem.subject for problem in snapshot.problems} == {"MIG-half"}
-    host.read(cut(HALF))
+    assert reading(snapshot, "MIG-half").duty_cycle is None
+    assert {problem.subject for problem in snapshot.problems} == {"MIG-half"}
+    healed = host.read(cut(HALF))
+    assert reading(healed, "MIG-half").duty_cycle == (None if query == "nvmlGpmMigSampleGet" else 75.5)
     assert reading(host.again(), "MIG-half").duty_cycle == 75.5
+
+
+def test_a_metric_that_nvml_does_not_compute_is_none_and_no_problem(host: Host) -> None:
+    host.read(cut(replace(HALF, busy=float("inf"))))
+    snapshot = host.again()
+    assert (reading(snapshot, "MIG-half").duty_cycle, snapshot.problems) == (None, ())
 
 
 def test_buffers_go_with_their_instances(host: Host) -> None:
@@ -381,6 +416,25 @@ def test_buffers_go_with_their_instances(host: Host) -> None:
         host.read(cut(*instances))
         held.append(host.driver.counts()["gpm_samples"])
     assert held == [7, 14, 6, 0]
+
+
+def test_buffers_go_with_their_gpu(host: Host) -> None:
+    host.read(WHOLE, cut(*SEVEN))
+    assert host.driver.counts()["gpm_samples"] == 7
+    host.read(WHOLE)
+    assert host.driver.counts()["gpm_samples"] == 0
+
+
+def test_buffers_go_before_nvml_is_let_go_of(driver: LoadedDriver, tmp_path: Path) -> None:
+    driver.set(World(gpus=(cut(*SEVEN),)))
+    clock = SetClock()
+    one_pass = NvmlPass(PyNvml(driver.library), PciBus(HostPaths(tmp_path)), clock)
+    one_pass.read()
+    clock.now += 1
+    assert one_pass.read().readings[GpuUuid("MIG-5")].duty_cycle == 5
+    assert driver.counts()["gpm_samples"] == 14
+    one_pass.stop()
+    assert (driver.counts()["gpm_samples"], driver.counts()["references"]) == (0, 0)
 
 
 def test_a_hundred_reconfigurations_leave_nothing_behind(host: Host) -> None:
