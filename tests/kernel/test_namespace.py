@@ -75,17 +75,20 @@ def process_in(*folders: Path) -> Iterator[int]:
             process.kill()
 
 
-def read_in_namespace(folders: list[Path], *identities: str) -> dict[str, Any]:
-    """What a process of a new namespace reads, whose root is the cgroup of these folders."""
-    enter = 'for folder in $1; do echo $$ > $folder/cgroup.procs; done; shift; exec unshare --cgroup -- $0 -c "$@"'
-    command = ["sh", "-c", enter, sys.executable, " ".join(map(str, folders)), READER, *identities]
+def read_in_namespace(folders: list[Path], inside: str, *identities: str) -> dict[str, Any]:
+    """What a process of a new namespace reads, whose root is the cgroup of these folders, from below that root."""
+    move = "for folder in $1; do echo $$ > $folder$0/cgroup.procs || exit; done; shift; "
+    places = " ".join(map(str, folders))
+    read = ["sh", "-c", move + 'exec "$@"', inside, places, sys.executable, "-c", READER, *identities]
+    command = ["sh", "-c", move + 'exec unshare --cgroup -- "$@"', "", places, *read]
     done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     answer: dict[str, Any] = json.loads(done.stdout)
     return answer
 
 
-def test_containers_beside_above_and_below_the_reader_are_placed(layout: CgroupLayout) -> None:
+@pytest.mark.parametrize("inside", ["", "/main"])
+def test_containers_beside_above_and_below_the_reader_are_placed(layout: CgroupLayout, inside: str) -> None:
     top = f"/gpu-cgroup-test-{secrets.token_hex(6)}"
     beside, away, below = (secrets.token_hex(32) for _ in range(3))
     places = {beside: "/pods/one/other", away: "/services/web", below: "/pods/one/agent/inner"}
@@ -100,11 +103,14 @@ def test_containers_beside_above_and_below_the_reader_are_placed(layout: CgroupL
             unified = stack.enter_context(cgroup(layout.unified, f"{top}{place}"))
             stack.enter_context(process_in(devices, unified))
             expected[identity] = [os.fspath(devices), os.fspath(unified), False]
-        answer = read_in_namespace(own, *places)
-    assert "0::/\n" in answer["cgroup"]
+        if inside:
+            for folder in own:
+                stack.enter_context(cgroup(folder, inside))
+        answer = read_in_namespace(own, inside, *places)
+    assert f"0::{inside or '/'}\n" in answer["cgroup"]
     assert " /../../../.. " in answer["mountinfo"]  # the namespace hides the path indeed
     assert answer["rows"] == expected
-    assert answer["own"] == [top, f"{top}/agent"]
+    assert answer["own"] == sorted({top, f"{top}/agent", f"{top}/agent{inside}"})
 
 
 def test_without_a_namespace_the_same_is_read(layout: CgroupLayout) -> None:

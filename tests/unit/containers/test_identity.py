@@ -56,6 +56,7 @@ def test_every_runtime_has_paths_and_every_file_its_source() -> None:
         f"xpod{UID}",
         f"pod{UID.upper()}",
         f"pod{HASH[:-1]}",
+        f"pod{HASH}0",
         f"pod_{HASH}",
         "podinfo",
         f"kubepods-pod{UID.replace('-', '_')}.slice.d",
@@ -98,6 +99,7 @@ def test_the_key_is_the_id_or_the_path() -> None:
         "/lxc.payload.",
         "/default/",
         "default/train",
+        "system.slice/trainer.service",
     ],
 )
 def test_what_is_no_path_of_a_container(path: str) -> None:

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from otel_gpu_cgroup.containers.inside import parse_upwards
-from otel_gpu_cgroup.containers.own import read_own_cgroups
+from otel_gpu_cgroup.containers.own import read_own_cgroups, sees_only_itself
 from otel_gpu_cgroup.host import HostPaths
 from tests.support.need import need
+from tests.unit.containers.test_identity import ID
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -56,6 +57,24 @@ def test_where_it_is_not_it_is_nowhere(tmp_path: Path) -> None:
     assert read_own_cgroups(HostPaths(tmp_path)) == frozenset()
     (tmp_path / "tree/docker/other").mkdir(parents=True)
     assert read_own_cgroups(HostPaths(tmp_path)) == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("made", "only_itself"),
+    [
+        ("/tree/system.slice/nginx.service", True),  # of the container's own systemd
+        ("/tree/init.scope", True),
+        (f"/tree/docker/{ID}", False),
+        ("/tree/release_agent", False),  # which the top of a whole hierarchy alone has
+    ],
+)
+def test_a_part_of_a_hierarchy_without_containers_shows_this_one_alone(
+    tmp_path: Path, made: str, *, only_itself: bool
+) -> None:
+    (tmp_path / "proc/1").mkdir(parents=True)
+    (tmp_path / "proc/1/mountinfo").write_text("35 30 0:30 / /tree rw - cgroup cgroup rw,devices\n")
+    (tmp_path / made.lstrip("/")).mkdir(parents=True)
+    assert sees_only_itself(HostPaths(tmp_path)) is only_itself
 
 
 def test_this_process_can_be_asked() -> None:
