@@ -19,7 +19,7 @@ from otel_gpu_cgroup.cgroup.probe import OwnPolicyReader
 from otel_gpu_cgroup.cgroup.reader import PolicyReader
 from otel_gpu_cgroup.containers.discovery import ContainerDiscovery
 from otel_gpu_cgroup.containers.names import matches
-from otel_gpu_cgroup.containers.naming import Naming
+from otel_gpu_cgroup.containers.naming import Naming, OwnNaming
 from otel_gpu_cgroup.containers.own import OwnDiscovery, read_own_cgroups, sees_only_itself
 from otel_gpu_cgroup.containers.processes import ProcessTable
 from otel_gpu_cgroup.cycle import Cycle
@@ -119,7 +119,7 @@ def open_senses(settings: Settings, host: HostPaths, driver_timeout: float) -> I
     try:
         cycle = Cycle(
             OwnDiscovery() if own else ContainerDiscovery(host),
-            Naming(host),
+            OwnNaming() if own else Naming(host),
             ProcessTable(host, own_only=own, is_host=settings.simulate is None),
             manager,
             _exclusion(settings),
