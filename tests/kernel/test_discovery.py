@@ -18,6 +18,7 @@ from otel_gpu_cgroup.host import HostPaths
 from otel_gpu_cgroup.model import CgroupPath, Runtime
 from tests.support.devices_cgroup import devices_cgroup, need_devices_cgroup
 from tests.support.eventually import eventually
+from tests.support.looks import at_look
 from tests.support.need import need
 from tests.support.runc import Bind, RuncSpec, devices_hierarchy, docker_cgroup, need_runc, runc_container
 from tests.unit.containers.test_identity import RECORDED
@@ -178,6 +179,17 @@ def test_every_path_of_every_runtime_can_be_made_and_is_found(part: tuple[HostPa
         for path, container in told.items()
         if container is not None
     }
+
+
+def test_cgroups_without_others_below_are_not_opened(part: tuple[HostPaths, Path]) -> None:
+    host, top = part
+    for _ in range(3):
+        (top / "docker" / secrets.token_hex(32)).mkdir(parents=True, exist_ok=True)
+    discovery = ContainerDiscovery(host)
+    discovery.discover()
+    with at_look(host.root / "hierarchy", -1, lambda: None) as looks:
+        assert len(discovery.discover()) == 3
+    assert looks.count == 2  # the top, and the folder of the containers
 
 
 def test_a_tree_200_deep_is_walked_to_its_end(part: tuple[HostPaths, Path]) -> None:
