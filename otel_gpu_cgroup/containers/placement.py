@@ -3,7 +3,8 @@
 
 A container's own cgroup may have cgroups below it (crun's `container/`, systemd inside), and programs may be attached
 to those, too; what counts is what the kernel asks for the container's processes. In a hybrid host the two hierarchies
-may place a process differently.
+may place a process differently. A Slurm step speaks for all its tasks, whose rules are narrower: in v1 by its own
+cgroup, in cgroup2 by `user`, where Slurm puts the step's program so that its daemon beside is free of it.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from otel_gpu_cgroup.model import CgroupLayout, CgroupPath, Container
 
 _MOST_FOLDERS: Final = 1000
+_TASKS: Final = "user"
 
 
 def parse_pids(procs: str) -> list[int]:
@@ -41,7 +43,7 @@ def _is_nobodys(_folder: str) -> bool:
 
 
 def read_first_process(folder: str, is_other: Callable[[str], bool] = _is_nobodys) -> tuple[int, str] | None:
-    """The lowest pid in a cgroup and all below it that is no other's, and the folder that it is in; None for an empty one."""
+    """The lowest pid in a cgroup and all below it that is no other's, and the folder it is in; None if there is none."""
     found = ((pid, place) for place in _folders(folder, is_other) for pid in _read_pids(place))
     return min(found, default=None)
 
@@ -130,7 +132,7 @@ class Placement:
         if self._unified is None and is_leaf:
             return replace(container, devices=folder), True
         first = read_first_process(folder, self._is_container)
-        devices = folder if first is None else first[1]
+        devices = folder if first is None or container.slurm is not None else first[1]
         unified, is_hidden = (None, False) if self._unified is None else self._beside(container, folder, first)
         return replace(container, devices=devices, unified=unified, is_hidden=is_hidden), first is not None
 
@@ -138,6 +140,9 @@ class Placement:
         folder = f"{self._unified}{container.cgroup}"
         if is_leaf:
             return replace(container, unified=folder)
+        if container.slurm is not None:
+            tasks = f"{folder}/{_TASKS}"
+            return replace(container, unified=tasks if os.path.isdir(tasks) else folder)
         first = read_first_process(folder, self._is_container)
         if first is None and shows_foreign_processes(folder, self._is_container):
             return replace(container, is_hidden=True)

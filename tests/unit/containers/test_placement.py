@@ -10,7 +10,7 @@ import pytest
 
 from otel_gpu_cgroup.containers.placement import Placement, parse_pids, parse_unified_path, read_first_process
 from otel_gpu_cgroup.host import HostPaths
-from otel_gpu_cgroup.model import CgroupLayout, CgroupPath, Container, Runtime
+from otel_gpu_cgroup.model import CgroupLayout, CgroupPath, Container, Runtime, SlurmStep
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -202,6 +202,26 @@ def test_what_is_in_a_container_below_is_not_the_outer_ones(tmp_path: Path, hier
     placement = Placement(HostPaths(tmp_path), CgroupLayout(**{hierarchy: tmp_path / hierarchy}))
     placed = placement.place([(outer, (outer.cgroup, False, 1)), (inner, (inner.cgroup, True, 2))])
     assert [getattr(container, hierarchy) for container in placed] == [str(runtime), str(payload)]
+
+
+STEP = CgroupPath("/system.slice/slurmstepd.scope/job_7/step_0")
+
+
+def test_a_slurm_step_speaks_for_all_its_tasks(tmp_path: Path) -> None:
+    """Slurm's daemon has the lowest pid and none of the step's rules; a task may have fewer GPUs than the step."""
+    step = cgroup(tmp_path / "tree" / STEP.lstrip("/"))
+    cgroup(step / "slurm", 100)
+    container = Container(STEP, Runtime.SLURM, name="slurm-7.0", slurm=SlurmStep("0", "7"))
+    v1 = Placement(HostPaths(tmp_path), CgroupLayout(devices=tmp_path / "tree"))
+    v2 = Placement(HostPaths(tmp_path), CgroupLayout(unified=tmp_path / "tree"))
+    [early] = v2.place([(container, (STEP, False, 1))])
+    assert early.unified == str(step)
+    cgroup(step / "user/task_0", 101)
+    cgroup(step / "user/task_1", 102)
+    [placed] = v2.place([(container, (STEP, False, 1))])
+    assert placed.unified == str(step / "user")
+    [placed] = v1.place([(container, (STEP, False, 1))])
+    assert placed.devices == str(step)
 
 
 def test_a_path_above_the_readers_namespace_is_the_only_cgroup_that_ends_so(tmp_path: Path) -> None:
