@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from otel_gpu_cgroup.model import (
@@ -28,6 +29,19 @@ if TYPE_CHECKING:
 _NO_READING: Final = GpuReading()
 
 
+@dataclass(frozen=True, slots=True)
+class _Claim:
+    """What the rows on one device say."""
+
+    holders: dict[str, None] = field(default_factory=dict)
+    """Keys of the containers that have not lost it, in their order."""
+    shares: list[OwnShare | None] = field(default_factory=list)
+    """Of each row."""
+
+
+_NO_CLAIM: Final = _Claim()
+
+
 def is_reported(report: ContainerReport) -> bool:
     """Whether it is a container: a systemd unit is one where it was given GPUs, lost one, or uses one."""
     return not report.container.is_unit or bool(report.accelerators) or report.access is AccessClass.EXPLICIT
@@ -50,28 +64,31 @@ def gpu_reports(
 
     `discovered`: all containers were found; `complete`: and the kernel told what each may open.
     """
-    holders: defaultdict[GpuUuid, dict[str, None]] = defaultdict(dict)
-    shares: defaultdict[GpuUuid, list[OwnShare | None]] = defaultdict(list)
-    for report in containers:
-        for row in report.accelerators:
-            for device in filter(None, (row.id, row.parent)):
-                shares[device].append(row.own)
-                if not row.lost:
-                    holders[device][report.container.key] = None
+    claims = _claims(containers)
     reports, problems = [], []
     for gpu in inventory.gpus:
-        reading = _NO_READING if gpu.uuid is None else inventory.readings.get(gpu.uuid, _NO_READING)
-        owned = [] if gpu.uuid is None else shares[gpu.uuid]
-        rest = (
-            unattributed(reading.memory_used, owned)
-            if discovered and _are_processes_told(gpu, inventory, ownership)
-            else None
-        )
-        if gpu.uuid is not None and rest is None and _exceeds(reading.memory_used, owned):
-            problems.append(_excess(gpu.uuid, reading.memory_used))
-        keys = () if gpu.uuid is None else tuple(holders[gpu.uuid])
-        reports.append(GpuReport(gpu, reading, keys, complete=complete, unattributed=rest))
+        reading, claim = _NO_READING, _NO_CLAIM
+        if gpu.uuid is not None:
+            reading = inventory.readings.get(gpu.uuid, _NO_READING)
+            claim = claims.get(gpu.uuid, _NO_CLAIM)
+            if _exceeds(reading.memory_used, claim.shares):
+                problems.append(_excess(gpu.uuid, reading.memory_used))
+        is_told = discovered and _are_processes_told(gpu, inventory, ownership)
+        rest = unattributed(reading.memory_used, claim.shares) if is_told else None
+        reports.append(GpuReport(gpu, reading, tuple(claim.holders), complete=complete, unattributed=rest))
     return tuple(reports), tuple(problems)
+
+
+def _claims(containers: Sequence[ContainerReport]) -> dict[GpuUuid, _Claim]:
+    """By device; rows on an instance are its GPU's, too."""
+    claims: defaultdict[GpuUuid, _Claim] = defaultdict(_Claim)
+    for report in containers:
+        for row in report.accelerators:
+            for device in (row.id,) if row.parent is None else (row.id, row.parent):
+                claims[device].shares.append(row.own)
+                if not row.lost:
+                    claims[device].holders[report.container.key] = None
+    return claims
 
 
 def stages_up(
