@@ -43,7 +43,7 @@ def _is_nobodys(_folder: str) -> bool:
 
 
 def read_first_process(folder: str, is_other: Callable[[str], bool] = _is_nobodys) -> tuple[int, str] | None:
-    """The lowest pid in a cgroup and all below it that is no other's, and the folder it is in; None if there is none."""
+    """The lowest pid in a cgroup and all below it that is no other's, and the folder it is in; None without one."""
     found = ((pid, place) for place in _folders(folder, is_other) for pid in _read_pids(place))
     return min(found, default=None)
 
