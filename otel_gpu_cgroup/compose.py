@@ -122,7 +122,7 @@ def open_senses(settings: Settings, host: HostPaths, driver_timeout: float) -> I
             OwnNaming() if own else Naming(host),
             ProcessTable(host, own_only=own, is_host=settings.simulate is None),
             manager,
-            _exclusion(settings),
+            _exclusion(settings, host),
             driver_timeout,
         )
         yield Senses(cycle, policies)
@@ -154,10 +154,10 @@ def _nvml(settings: Settings, host: HostPaths) -> Nvml:
     return PyNvml(settings.nvml_library, places)
 
 
-def _exclusion(settings: Settings) -> Callable[[Container], bool]:
+def _exclusion(settings: Settings, host: HostPaths) -> Callable[[Container], bool]:
     """Says of a container whether it is this agent's own, or one that the user does not want to see."""
     hides_own = settings.simulate is None and settings.scope is Scope.NODE
-    own = read_own_cgroups() if hides_own else frozenset[str]()
+    own = read_own_cgroups(host) if hides_own else frozenset[str]()
 
     def is_excluded(container: Container) -> bool:
         return container.cgroup in own or any(matches(container, glob) for glob in settings.exclude_containers)
