@@ -69,11 +69,16 @@ def line(
         agent = Agent(folder, ["--interval", "1"], driver.variables() | _push_to(node, request.param))
         try:
             line = Line(_name(docker), _name(pod), agent.id, node, sink)
-            eventually(line.gateway_exports, agent.log)
+            eventually(lambda: _are_all_there(line), agent.log)
             yield line
             agent.end()
         finally:
             agent.kill()
+
+
+def _are_all_there(line: Line) -> bool:
+    """Series of containers whose name may yet come begin with their third cycle."""
+    return all(_scraped(line, "container_gpu_access", container_id=one) for one in (line.docker, line.pod))
 
 
 def _push_to(node: Collector, protocol: str) -> dict[str, str]:
