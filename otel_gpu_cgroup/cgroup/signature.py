@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from otel_gpu_cgroup.cgroup.bpf.isa import Alu, Class, Jump
+from otel_gpu_cgroup.cgroup.bpf.isa import Class, Jump
 from otel_gpu_cgroup.cgroup.policy import MEMORY_NODE
 from otel_gpu_cgroup.model import READ_WRITE, DeviceNode, Permission, Verdict
 
@@ -149,7 +149,8 @@ def _is_condition(it: Instruction | None) -> bool:
 
 
 def _sets_result(it: Instruction | None) -> bool:
-    return it is not None and it.group in (Class.ALU, Class.ALU64) and it.operation == Alu.MOV and it.dst == _RESULT
+    """Blinded, a move of 0 is the register exclusive-or itself."""
+    return it is not None and it.group in (Class.ALU, Class.ALU64) and it.dst == _RESULT
 
 
 def _parse_mount(line: str) -> tuple[str, str, str] | None:

@@ -103,6 +103,9 @@ def test_a_program_with_one_exit_whose_rules_do_not_jump_as_systemds_is_not_its(
     minor, unless_3 = instruction(0x61, 1, 1, 8), instruction(0x55, 1, off=1, imm=3)
     tail = zero + instruction(0x05, off=1) + one + exit_
     assert is_systemd_shaped(decode(minor + unless_3 + instruction(0x05, off=2) + tail))
+    blinded_one = instruction(0xB7, 11, imm=6) + instruction(0xA7, 11, imm=7) + instruction(0xBF, 0, 11)
+    blinded = instruction(0xAF) + instruction(0x05, off=3) + blinded_one + exit_
+    assert is_systemd_shaped(decode(minor + unless_3 + instruction(0x05, off=2) + blinded))
     to_the_exit = minor + unless_3 + instruction(0x05, off=3) + tail
     no_result = minor + unless_3 + instruction(0x05, off=2) + tail.replace(one, minor)
     as_compilers_do = minor + one + instruction(0x15, 1, off=1, imm=3) + zero + exit_
