@@ -20,6 +20,7 @@ from otel_gpu_cgroup.model import (
     DeviceInventory,
     NodeStats,
     Ownership,
+    PolicySource,
     Problem,
     Stage,
 )
@@ -51,6 +52,10 @@ class Discovery(Protocol):
     @property
     def sees_all(self) -> bool:
         """Whether it looks for every container of the host."""
+        ...
+
+    def relocate(self, container: Container) -> Container | None:
+        """The container where its processes are by now, after what spoke for it has gone; None where it has ended."""
         ...
 
     def discover(self) -> list[Container]:
@@ -183,22 +188,23 @@ class Cycle:
             problems.append(_defect("accelerators", error))
         return ownership
 
-    def _collect(self, container: Container, problems: list[Problem]) -> ContainerReport | None:
-        """What is true of one container; None when it has ended meanwhile."""
-        stats = ContainerStats(container)
+    def _collect(self, container: Container, problems: list[Problem], moves: int = 1) -> ContainerReport | None:
+        """What is true of one container, which may move so many times; None when it has ended meanwhile."""
         if self._is_excluded(container):
-            stats.access = AccessClass.EXCLUDED
-            return stats.sealed()
+            return ContainerReport(container, AccessClass.EXCLUDED, PolicySource.NOBODY)
+        stats = ContainerStats(container)
         try:
             self._accelerators.get_collector(container).update_stats(stats)
         except Gone as error:
-            _log.debug("container ended during the cycle cgroup=%a error=%s", container.cgroup, error)
-            return None
+            _log.debug("container not where it was cgroup=%a error=%s", container.cgroup, error)
+            moved = self._discovery.relocate(container) if moves else None
+            return None if moved is None else self._collect(moved, problems, moves - 1)
         except Exception as error:
             stats.problems.append(_defect(container.cgroup, error))
         report = stats.sealed()
         # what concerns one unit alone is no Problem while the unit is no container
-        problems += (it for it in stats.problems if is_reported(report) or it.subject != container.cgroup)
+        if stats.problems:
+            problems += (it for it in stats.problems if is_reported(report) or it.subject != container.cgroup)
         return report
 
 

@@ -74,6 +74,10 @@ class ContainerDiscovery:
         found = sorted((container for container in self._known.values() if container is not None), key=_BY_PATH)
         return self._placement.place([(container, cgroups[container.cgroup]) for container in found])
 
+    def relocate(self, container: Container) -> Container | None:
+        """The container where its processes are by now, after what spoke for it has gone; None where it has ended."""
+        return self._placement.relocate(container)
+
     def _root(self) -> Path:
         if self._layout.mode is None:
             self._set_layout(read_cgroup_layout(self._host))

@@ -97,15 +97,15 @@ class Placement:
         """The containers, each with the folders that speak for it and its inode; beside each, its own cgroup.
 
         Where a process is does not change once a container is set up: what two cycles saw of one that has a process is
-        not asked again, unless there are cgroups below, between which processes may move, or the folder has gone, or
-        is another one by now.
+        not asked again, unless there are cgroups below, between which processes may move, or the folder is another one
+        by now.
         """
         self._shown.begin_cycle()
         self._containers = {path for _, (path, _, _) in found}
         placed, settled = [], {}
         for container, (path, is_leaf, inode) in found:
             known = self._settled.get(path) if is_leaf else None
-            if known is None or known.inode != inode or self._has_left(known):
+            if known is None or known.inode != inode:
                 known, has_process = self._place(replace(container, inode=inode), is_leaf=is_leaf)
                 settles = is_leaf and has_process and self._before.get(path) == known
             else:
@@ -116,13 +116,20 @@ class Placement:
         self._settled, self._before = settled, {container.cgroup: container for container in placed}
         return placed
 
+    def relocate(self, container: Container) -> Container | None:
+        """The container with other folders, after one that spoke for it has gone; None where it has ended itself.
+
+        On a hybrid host its processes may have left one cgroup2 for another.
+        """
+        self._settled.pop(container.cgroup, None)
+        if self._devices is None or not os.path.isdir(f"{self._devices}{container.cgroup}"):
+            return None
+        moved, _ = self._place(container, is_leaf=False)
+        return None if moved == container else moved
+
     def _is_container(self, folder: str) -> bool:
         """Whether this is a container's own: what is in it is nobody else's."""
         return folder[len(self._walked) :] in self._containers
-
-    def _has_left(self, container: Container) -> bool:
-        """Whether its processes must be elsewhere in cgroup2 by now, which only a hybrid host can tell apart."""
-        return self._devices is not None and container.unified is not None and not os.path.isdir(container.unified)
 
     def _place(self, container: Container, *, is_leaf: bool) -> tuple[Container, bool]:
         """The container with its folders, and whether they can be relied on: one that is empty may yet be filled."""

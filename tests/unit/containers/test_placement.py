@@ -153,7 +153,7 @@ def test_an_empty_container_that_is_filled_later_is_looked_for_then(tmp_path: Pa
     assert place(hybrid)[1] == f"{tmp_path}/unified/elsewhere"
 
 
-def test_a_container_whose_folder_has_gone_is_looked_for_anew(tmp_path: Path, hybrid: Placement) -> None:
+def test_a_container_whose_folder_has_gone_is_found_where_its_process_is(tmp_path: Path, hybrid: Placement) -> None:
     cgroup(tmp_path / "devices/docker/abc", 100)
     first, second = cgroup(tmp_path / "unified/first"), cgroup(tmp_path / "unified/second")
     process(tmp_path, 100, "0::/first\n")
@@ -161,7 +161,13 @@ def test_a_container_whose_folder_has_gone_is_looked_for_anew(tmp_path: Path, hy
     process(tmp_path, 100, "0::/second\n")
     assert place(hybrid)[1] == str(first)  # nobody asks while the folder is there
     shutil.rmtree(first)
+    [container] = hybrid.place([(CONTAINER, (PATH, True, 1))])
+    moved = hybrid.relocate(container)
+    assert moved is not None
+    assert moved.unified == str(second)
     assert place(hybrid)[1] == str(second)
+    shutil.rmtree(tmp_path / "devices/docker/abc")
+    assert hybrid.relocate(container) is None
 
 
 def test_a_container_that_makes_cgroups_of_its_own_is_looked_into_at_once(tmp_path: Path) -> None:
