@@ -91,10 +91,11 @@ def with_scope(settings: Settings, host: HostPaths) -> Settings:
 
 @dataclass(frozen=True, slots=True)
 class Senses:
-    """What looks at a host: the cycle, and what it reads policies by."""
+    """What looks at a host: the cycle, and what it reads policies and processes by."""
 
     cycle: Cycle
     policies: PolicyReading
+    processes: ProcessTable
 
 
 @contextmanager
@@ -106,7 +107,7 @@ def open_cycle(settings: Settings, host: HostPaths, driver_timeout: float) -> It
 
 @contextmanager
 def open_senses(settings: Settings, host: HostPaths, driver_timeout: float) -> Iterator[Senses]:
-    """The same, for who asks about policies what a cycle does not tell."""
+    """The same, for who asks about policies and processes what a cycle does not tell."""
     settings = with_scope(settings, host)
     own = settings.scope is Scope.SELF
     files = HeldFiles(_spare_files())
@@ -116,16 +117,17 @@ def open_senses(settings: Settings, host: HostPaths, driver_timeout: float) -> I
     lost = LostWatch(Evidence(host, programs))
     manager = NvidiaManager(host, _nvml(settings, host), policies, lost, unrestricted=settings.unrestricted)
     manager.setup()
+    processes = ProcessTable(host, own_only=own, is_host=settings.simulate is None)
     try:
         cycle = Cycle(
             OwnDiscovery() if own else ContainerDiscovery(host),
             OwnNaming() if own else Naming(host),
-            ProcessTable(host, own_only=own, is_host=settings.simulate is None),
+            processes,
             manager,
             _exclusion(settings, host),
             driver_timeout,
         )
-        yield Senses(cycle, policies)
+        yield Senses(cycle, policies, processes)
     finally:
         manager.destroy()
         files.close()
