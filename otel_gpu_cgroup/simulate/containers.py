@@ -72,7 +72,7 @@ class SimulatedContainer:
         given = [f"c 195:{minor} rw" for minor in self.minors]
         given += [f"c {CAPS_MAJOR}:{minor} rw" for minor in self.capabilities]
         shared = ["c 195:255 rw", "c 195:254 rw", "c 507:0 rw", "c 507:1 rw"] if given else []
-        gpus = ["c 195:* m"] if self.is_lost else [*shared, *given]
+        gpus = [f"c 195:{minor} m" for minor in self.minors] if self.is_lost else [*shared, *given]
         return "".join(f"{rule}\n" for rule in (*_BASE_RULES, *gpus))
 
 
