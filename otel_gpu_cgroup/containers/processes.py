@@ -2,7 +2,8 @@
 """Finds out in which container each process is that NVML lists; its files are read by a `ProcessSource`.
 
 A pid may be used again at any time, also between two reads. So what says when a process began is read last: if that
-was before the list was made, then nobody else had the pid since, and all reads before were of the process listed.
+was before the list was made, then nobody else had the pid since, and all reads before were of the process listed. Of
+one that began later nothing is kept, as what was read first may be of another.
 """
 
 from __future__ import annotations
@@ -101,12 +102,12 @@ class ProcessTable:
             return Ownership(is_told=False, are_samples_told=False, problems=problems)
         self._begin_cycle(containers)
         found, unread = self._look_at(pid for pid in inventory.pids if 0 < pid <= _MOST_PID)
-        self._known = found
+        latest = inventory.booted_at + _TICK
+        self._known = {pid: process for pid, process in found.items() if process.owner.started_at <= latest}
         if len(unread) > len(found):
             problems += _told(_MOST_HIDDEN.format(reason=min(unread)))
             return Ownership(is_told=False, are_samples_told=False, problems=problems)
-        latest = inventory.booted_at + _TICK
-        owners = {pid: process.owner for pid, process in found.items() if process.owner.started_at <= latest}
+        owners = {pid: process.owner for pid, process in self._known.items()}
         problems += _told(_SOME_HIDDEN.format(reason=min(unread)) if unread else None)
         return Ownership(owners, are_samples_told=meaning.of_samples, problems=problems)
 
@@ -125,8 +126,7 @@ class ProcessTable:
             self._top = "/" if self._own_only else read_top(self._host, is_v1=DEVICES in controllers)
         innermost = Innermost(containers, self._top or "/")
         self._have_changed = not innermost.is_same(self._innermost)
-        if self._have_changed:
-            self._innermost = innermost
+        self._innermost = innermost
 
     def _choose(self, containers: Sequence[Container]) -> tuple[str, ...]:
         """The own container's path is from the first of both, any other's from the hierarchy that was walked."""

@@ -23,6 +23,7 @@ from otel_gpu_cgroup.model import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 UUID: Final = GpuUuid("GPU-1")
@@ -87,20 +88,20 @@ BOTH: Final = [ONE, TWO, INNER]
 
 
 class Source:
-    """The files, of which the n-th answer may be an error."""
+    """The files; before the n-th answer something may happen, which may be an error."""
 
-    def __init__(self, files: ProcessSource, fails_at: int | None = None, error: OSError | None = None) -> None:
+    def __init__(self, files: ProcessSource, at: int | None = None, happen: Callable[[], object] | None = None) -> None:
         self._files = files
-        self.fails_at = fails_at
-        self.error = error or FileNotFoundError(2, "No such file or directory")
+        self.at = at
+        self.happen = happen
         self.asked: Counter[str] = Counter()
         self.hidden: frozenset[int] = frozenset()
 
     def _count(self, what: str) -> None:
         number = self.asked.total()
         self.asked[what] += 1
-        if number == self.fails_at:
-            raise self.error
+        if number == self.at and self.happen is not None:
+            self.happen()
 
     def identify(self, pid: int) -> Identity:
         self._count("identify")

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -46,34 +47,54 @@ def test_a_hostile_name_hides_nothing(host: Host) -> None:
     assert host.table().attribute(inventory(11), BOTH).owners[11].started_at == 5.55
 
 
+def raise_error(error: OSError) -> None:
+    raise error
+
+
 @pytest.mark.parametrize("cycle", range(3))
 @pytest.mark.parametrize(
     "error", [FileNotFoundError(2, "No such file"), ProcessLookupError(3, "No such process"), OSError(24, "Too many")]
 )
 def test_a_read_that_fails_costs_that_process_alone(host: Host, cycle: int, error: OSError) -> None:
     """Whichever it is; in the next cycle nothing is amiss."""
-    pids = range(11, 11 + MOST_CYCLES)
-    for pid in pids:
-        host.run(pid, "/docker/one" if pid % 2 else "/docker/two")
-    whole = dict.fromkeys((pid for pid in pids if pid % 2), "one") | dict.fromkeys((11, *pids)[2::2], "two")
+    whole = {pid: "one" if pid % 2 else "two" for pid in range(11, 11 + MOST_CYCLES)}
+    for pid, name in whole.items():
+        host.run(pid, f"/docker/{name}")
     step = 0
     while True:
-        source = Source(host.files())
+        source = Source(host.files(), happen=partial(raise_error, error))
         table = host.table(source)
         for _ in range(cycle):
-            table.attribute(inventory(*pids), BOTH)
-        source.fails_at, source.error = source.asked.total() + step, error
-        ownership = table.attribute(inventory(*pids), BOTH)
-        if source.asked.total() <= source.fails_at:
+            table.attribute(inventory(*whole), BOTH)
+        source.at = source.asked.total() + step
+        ownership = table.attribute(inventory(*whole), BOTH)
+        if source.asked.total() <= source.at:
             break
         found = keys(ownership)
-        assert len(found) == len(pids) - 1
+        assert len(found) == len(whole) - 1
         assert found.items() <= whole.items()
         assert ownership.is_told
         assert len(ownership.problems) == (error.errno == 24)
-        assert keys(table.attribute(inventory(*pids), BOTH)) == whole
+        assert keys(table.attribute(inventory(*whole), BOTH)) == whole
         step += 1
-    assert step >= len(pids)
+    assert step >= len(whole)
+
+
+@pytest.mark.parametrize("cycle", range(MOST_CYCLES + 1))
+def test_whenever_a_pid_is_used_again_who_has_it_then_is_not_who_was_listed(host: Host, cycle: int) -> None:
+    for step in range(5):
+        host.run(11, "/docker/one", ticks=100)
+        again = partial(host.run, 11, "/docker/two", ticks=20_000)
+        source = Source(host.files(), happen=again)
+        table = host.table(source)
+        for _ in range(cycle):
+            assert keys(table.attribute(inventory(11), BOTH)) == {11: "one"}
+        source.at = source.asked.total() + step
+        ownership = table.attribute(inventory(11), BOTH)
+        assert keys(ownership) in ({}, {11: "one"})
+        assert ownership.problems == ()
+        if source.asked.total() > source.at:
+            assert keys(table.attribute(inventory(11, listed_at=300.0), BOTH)) == {11: "two"}
 
 
 def test_most_processes_hidden_is_nothing_told(host: Host) -> None:

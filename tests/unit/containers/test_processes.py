@@ -140,7 +140,8 @@ def test_a_host_that_changes_its_hierarchy_is_read_anew(host: Host) -> None:
     table = host.table()
     host.run(11, "/docker/two", line="5:devices:/docker/one\n0:")
     assert keys(table.attribute(inventory(11), BOTH)) == {11: "one"}
-    assert keys(table.attribute(inventory(11), [container("/docker/two", is_v1=False)])) == {11: "two"}
+    same = [container(it.cgroup, is_v1=False) for it in BOTH]
+    assert keys(table.attribute(inventory(11), same)) == {11: "two"}
 
 
 def test_a_process_that_ends_stays_where_it_was(host: Host) -> None:
