@@ -14,6 +14,7 @@ from benchmarks.counts import measure_counts
 from benchmarks.imports import measure_imports
 from benchmarks.machine import describe_machine
 from benchmarks.peer import measure_peer
+from benchmarks.processes import measure_processes
 from benchmarks.programs import measure_programs
 from benchmarks.stages import measure_stages
 from benchmarks.table import render
@@ -29,7 +30,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="gpu-cgroup-bench-") as folder:
         library = build(Path(folder))
         sections = [*measure_counts(library), *measure_stages(library), *measure_programs(library)]
-        sections += [*measure_agent(library), measure_imports(), measure_peer(library)]
+        sections += [*measure_processes(), *measure_agent(library), measure_imports(), measure_peer(library)]
     print(render(sections))
     print(f"\nmeasured in {time.monotonic() - began:.0f} s")
 
