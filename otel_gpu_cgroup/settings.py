@@ -31,7 +31,7 @@ class Scope(enum.StrEnum):
 
 
 class Unrestricted(enum.StrEnum):
-    """Which containers that may open every device get rows."""
+    """Which rows containers that may open every device get: for what they use, for every device, or none."""
 
     USING = "using"
     ALL = "all"
@@ -163,14 +163,14 @@ OPTIONS: Final = (
         "unrestricted",
         Unrestricted,
         "using, all or none",
-        "report containers that may open every device: those that use a GPU (not told apart yet: none), all, or none",
+        "report containers that may open every device: for the devices that they use (default), for all, or not at all",
         "{using,all,none}",
     ),
     Option(
         "exclude_containers",
         _parse_list,
         "globs",
-        "leave out containers whose id matches; repeatable",
+        "leave out containers whose namespace/pod/container, name or id matches; repeatable",
         "GLOB",
         several=True,
     ),
