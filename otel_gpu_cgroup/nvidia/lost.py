@@ -10,7 +10,7 @@ either of them is gone. A cycle in which the kernel does not tell neither confir
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from otel_gpu_cgroup.model import AccessClass
 
@@ -56,13 +56,8 @@ class Change:
     """Why it is over, in words; None where it begins."""
 
 
-class _Life(NamedTuple):
-    """One container as long as it lives: one that was made again under the same name has another inode."""
-
-    key: str
-    inode: int | None
-
-
+_Life = tuple[str, int | None]
+"""A container's key and inode: one that was made again under the same name has another inode."""
 _Device = str | int
 """A device's UUID; its minor until that is known."""
 
@@ -109,7 +104,7 @@ class LostWatch:
         return tuple(changes)
 
     def _record(self, container: Container) -> _Record:
-        life = _Life(container.key, container.inode)
+        life = container.key, container.inode
         record = self._records.get(life)
         if record is None:
             self._records[life] = record = _Record(container)
@@ -136,7 +131,8 @@ class _Record:
     """Cycles running in which it was denied and should not have been."""
     lost: dict[_Device, Lost] = field(default_factory=dict)
     losses: tuple[Lost, ...] = ()
-    inputs: tuple[object, ...] = ()
+    policy: DevicePolicy | None = None
+    judgement: Judgement | None = None
     """What the last cycle was told."""
     is_settled: bool = False
     """Whether another cycle that is told the same changes nothing."""
@@ -148,14 +144,13 @@ class _Record:
 
     def is_settled_by(self, policy: DevicePolicy, judgement: Judgement) -> bool:
         """Whether there is nothing new in this, which is so of nearly every container in nearly every cycle."""
-        told = _inputs(policy, judgement)
-        return self.is_settled and all(new is old for new, old in zip(told, self.inputs, strict=True))
+        return self.is_settled and judgement is self.judgement and policy is self.policy
 
     def note(self, policy: DevicePolicy, judgement: Judgement) -> list[Change]:
         """Take in what the policy grants and denies; the losses that are over."""
-        if not self.inputs or policy is not self.inputs[0]:
+        if policy is not self.policy:
             self.sought, self.reasons = set(), {}
-        self.inputs = _inputs(policy, judgement)
+        self.policy, self.judgement = policy, judgement
         allowed = {_device(gpu) for gpu in judgement.gpus}
         self.denied = {_device(gpu): gpu for gpu in judgement.denied}
         kept = {device: cycles for device, cycles in self.granted.items() if cycles >= _ENOUGH}
@@ -196,10 +191,6 @@ class _Record:
             return self.lost[device].reason  # whatever the evidence has become
         before = _BEFORE if self.granted.get(device, 0) >= _ENOUGH else None
         return "; ".join(filter(None, (before, self.reasons.get(device))))
-
-
-def _inputs(policy: DevicePolicy, judgement: Judgement) -> tuple[object, ...]:
-    return policy, judgement.gpus, judgement.denied, judgement.access
 
 
 def _device(gpu: Gpu) -> _Device:
