@@ -22,7 +22,7 @@ from otel_gpu_cgroup.containers.names import matches
 from otel_gpu_cgroup.containers.naming import Naming, OwnNaming
 from otel_gpu_cgroup.containers.own import OwnDiscovery, read_own_cgroups, sees_only_itself
 from otel_gpu_cgroup.containers.processes import ProcessTable
-from otel_gpu_cgroup.cycle import Cycle
+from otel_gpu_cgroup.cycle import Cycle, Discovery
 from otel_gpu_cgroup.errors import HostUnreadable, SettingsError
 from otel_gpu_cgroup.held import HeldFiles
 from otel_gpu_cgroup.host import HostPaths
@@ -91,9 +91,10 @@ def with_scope(settings: Settings, host: HostPaths) -> Settings:
 
 @dataclass(frozen=True, slots=True)
 class Senses:
-    """What looks at a host: the cycle, and what it reads policies and processes by."""
+    """What looks at a host: the cycle, and what it finds containers, policies and processes by."""
 
     cycle: Cycle
+    discovery: Discovery
     policies: PolicyReading
     processes: ProcessTable
 
@@ -107,7 +108,7 @@ def open_cycle(settings: Settings, host: HostPaths, driver_timeout: float) -> It
 
 @contextmanager
 def open_senses(settings: Settings, host: HostPaths, driver_timeout: float) -> Iterator[Senses]:
-    """The same, for who asks about policies and processes what a cycle does not tell."""
+    """The same, for who asks about one container what a cycle does not tell."""
     settings = with_scope(settings, host)
     own = settings.scope is Scope.SELF
     files = HeldFiles(_spare_files())
@@ -117,17 +118,18 @@ def open_senses(settings: Settings, host: HostPaths, driver_timeout: float) -> I
     lost = LostWatch(Evidence(host, programs))
     manager = NvidiaManager(host, _nvml(settings, host), policies, lost, unrestricted=settings.unrestricted)
     manager.setup()
+    discovery: Discovery = OwnDiscovery() if own else ContainerDiscovery(host)
     processes = ProcessTable(host, own_only=own, is_host=settings.simulate is None)
     try:
         cycle = Cycle(
-            OwnDiscovery() if own else ContainerDiscovery(host),
+            discovery,
             OwnNaming() if own else Naming(host),
             processes,
             manager,
             _exclusion(settings, host),
             driver_timeout,
         )
-        yield Senses(cycle, policies, processes)
+        yield Senses(cycle, discovery, policies, processes)
     finally:
         manager.destroy()
         files.close()
