@@ -102,7 +102,14 @@ class Played:
         """
         lag = self.host.schedule.lag[row.gpu]
         after = max(now.at - span, now.at - lag - KEPT) if strictly else now.at - span - max(lag, SECOND)
-        return sum(self.granted(work, after, now.at - lag if strictly else now.at) for work in self.works(row, now))
+        read = sum(self.granted(work, after, now.at - lag if strictly else now.at) for work in self.works(row, now))
+        return read * span / (span + self._idle_before(row.gpu, now.at - span)) if strictly else read
+
+    def _idle_before(self, gpu: str, at: int) -> int:
+        """Microseconds, up to a second and a tick, for which nobody was granted anything by then: a mean has them."""
+        ends = [min(it.last, at // TICK * TICK) for it in self.log if it.gpu == gpu and it.first <= at]
+        idle = at - max(ends, default=0)
+        return idle if idle <= SECOND + TICK else 0
 
     def reused(self, row: Row, now: Step) -> float:
         """Seconds granted, as far as the driver has samples, to earlier processes with the pids of the row's."""
@@ -114,9 +121,13 @@ class Played:
             if work.gpu == row.gpu and work.end <= pids.get(work.pid, 0)
         )
 
-    def sampling_error(self, row: Row, now: Step, covered: float) -> float:
-        """Seconds: whole percents of the time that is covered, and a tick at each of its ends, for each process."""
-        return len(self.works(row, now)) * (0.01 * covered + 2 * TICK / SECOND)
+    def sampling_error(self, row: Row, now: Step, covered: float, active: float) -> float:
+        """Seconds: whole percents of the time that is covered, and a tick at each of its ends, for each process.
+
+        Where samples are late, a mean may have been taken for one of a time that is longer by so much.
+        """
+        late = self.host.schedule.lag[row.gpu] / SECOND * active / covered
+        return len(self.works(row, now)) * (0.01 * covered + 2 * TICK / SECOND) + late
 
 
 def is_listed(gpu: str, step: Step) -> bool:

@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
+from otel_gpu_cgroup.containers.processes import ProcessTable
+from otel_gpu_cgroup.host import HostPaths
 from tests.conftest import LoadedDriver
 from tests.fakes.fake_nvml import LIBRARY_NAME
 from tests.fakes.grants import read_grants
 from tests.property.ledger.account import Played
 from tests.property.ledger.host import PlayedHost
+from tests.property.ledger.proc import ProcTree
 from tests.property.ledger.schedule import make_schedule
 from tests.property.ledger.tally import Tally
 
@@ -42,12 +45,14 @@ def played(
     seed: int = request.param
     folder = tmp_path_factory.mktemp(f"ledger-{seed}")
     driver = LoadedDriver(fake_library_dir / LIBRARY_NAME, folder / "world", counts_file)
-    grants = folder / "grants"
+    grants, schedule = folder / "grants", make_schedule(seed)
+    table = ProcessTable(HostPaths(folder), is_host=False)
+    host = PlayedHost(schedule, driver, ProcTree(folder, schedule), table)
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("FAKE_NVML_FILE", str(driver.world_file))
         environment.setenv("FAKE_NVML_COUNTS", str(driver.counts_file))
         environment.setenv("FAKE_NVML_GRANTS", str(grants))
-        played = Played(host := PlayedHost(make_schedule(seed), driver), host.play(), read_grants(grants))
+        played = Played(host, host.play(), read_grants(grants))
     tally.add(played)
     return played
 

@@ -13,19 +13,18 @@ from otel_gpu_cgroup.model import (
     CgroupPath,
     Container,
     ContainerReport,
-    GpuReading,
+    DeviceInventory,
     GpuSnapshot,
     GpuUuid,
-    Ownership,
     Pod,
     PolicySource,
-    ProcessOwner,
     Runtime,
 )
 from otel_gpu_cgroup.nvidia.duty_cycle import Instant
 from otel_gpu_cgroup.nvidia.nvml import PyNvml
-from otel_gpu_cgroup.nvidia.share import Shares, own_shares, unattributed
+from otel_gpu_cgroup.nvidia.share import Shares, own_shares
 from otel_gpu_cgroup.nvidia.snapshot import SnapshotReader
+from otel_gpu_cgroup.reports import gpu_reports
 from otel_gpu_cgroup.worker import Worker
 from tests.fakes.fake_nvml import GIB, FakeError, FakeGpu, FakeMemory, FakeProcess, Steady, World
 from tests.property.ledger.schedule import GPUS, SECOND, Gap, Life, Schedule, Step, Trouble
@@ -34,8 +33,10 @@ from tests.support.eventually import eventually
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from otel_gpu_cgroup.model import Account, HeldTime, RowKey
+    from otel_gpu_cgroup.containers.processes import ProcessTable
+    from otel_gpu_cgroup.model import Account, GpuReading, HeldTime, RowKey
     from tests.conftest import LoadedDriver
+    from tests.property.ledger.proc import ProcTree
 
 MODEL: Final = "NVIDIA H100 80GB HBM3"
 TOTAL: Final = 1000 * GIB
@@ -76,6 +77,8 @@ class Seen:
     """Those of the reports, in their order."""
     rest: Mapping[str, int | None]
     """Unattributed bytes by GPU."""
+    excesses: frozenset[str]
+    """GPUs of which it says that their processes hold more than is in use."""
     held: Mapping[RowKey, HeldTime]
     usage: Mapping[Account, HeldTime]
 
@@ -86,6 +89,8 @@ class PlayedHost:
 
     schedule: Schedule
     driver: LoadedDriver
+    proc: ProcTree
+    table: ProcessTable
     clock: StoppedClock = field(default_factory=StoppedClock)
     ledger: Ledger = field(default_factory=Ledger)
     worker: Worker[GpuSnapshot] = field(default_factory=lambda: Worker("test-ledger-nvml"))
@@ -93,7 +98,7 @@ class PlayedHost:
     def play(self) -> list[Seen]:
         first = self.schedule.steps[0]
         self.clock.at = first.at
-        self.driver.set(self._world(first, is_well=True))
+        self.driver.set(self._world(first, is_well=True, at=first.at - _HISTORY))  # the log begins here
         nvml = PyNvml(self.driver.library)
         nvml.start()
         reader = SnapshotReader(nvml, self.clock)
@@ -110,16 +115,22 @@ class PlayedHost:
         is_hanging = Trouble.HANG in step.troubles.values()
         snapshot = None if step.is_silent else self.worker.ask(reader.read, _PATIENCE if is_hanging else 30)
         readings = {} if snapshot is None else snapshot.readings
-        shares = own_shares(readings, self._ownership(step))
         lives = tuple(life for life in self.schedule.lives if life.is_there(step.at))
-        reports = tuple(_report(life, step.at, shares) for life in lives)
+        containers = [_container(life, step.at) for life in lives]
+        self.proc.set(step)
+        inventory = DeviceInventory() if snapshot is None else _inventory(snapshot)
+        ownership = self.table.attribute(inventory, containers)
+        shares = own_shares(readings, ownership)
+        reports = tuple(_report(life, it, step.at, shares) for life, it in zip(lives, containers, strict=True))
+        gpus, excesses = gpu_reports(inventory, reports, ownership, discovered=True, complete=True)
         self.ledger.credit(step.at / SECOND, reports, readings)
         return Seen(
             step,
             readings,
             reports,
             lives,
-            {gpu: _rest(gpu, readings, reports) for gpu in GPUS},
+            {report.gpu.uuid: report.unattributed for report in gpus if report.gpu.uuid is not None},
+            frozenset(problem.subject for problem in excesses),
             self.ledger.held,
             self.ledger.usage,
         )
@@ -165,23 +176,19 @@ class PlayedHost:
         there = [work for work in self.schedule.works if work.gpu == gpu and work.is_there(at)]
         return max(0, sum(work.memory or 0 for work in there) + step.rest[gpu])
 
-    def _ownership(self, step: Step) -> Ownership:
-        """What /proc says."""
-        return Ownership(
-            {
-                work.pid: ProcessOwner(None if work.life is None else work.life.key, work.begin // 10_000 / 100)
-                for work in self.schedule.works
-                if work.is_there(step.at) and not work.is_hidden and work.pid not in step.gone
-            }
-        )
+
+def _inventory(snapshot: GpuSnapshot) -> DeviceInventory:
+    return DeviceInventory(snapshot.gpus, snapshot.readings, booted_at=snapshot.booted_at)
 
 
-def _report(life: Life, at: int, shares: Shares) -> ContainerReport:
+def _container(life: Life, at: int) -> Container:
     is_named = at >= life.named_from
     pod = Pod(life.key, namespace=life.namespace if is_named else None) if life.namespace else None
-    container = Container(
-        CgroupPath(f"/{life.key}"), Runtime.CONTAINERD, life.key, pod=pod, inode=life.inode, is_named=is_named
-    )
+    path = CgroupPath(f"/{life.key}")
+    return Container(path, Runtime.CONTAINERD, life.key, pod=pod, inode=life.inode, is_named=is_named)
+
+
+def _report(life: Life, container: Container, at: int, shares: Shares) -> ContainerReport:
     rows = tuple(_row(life, GpuUuid(gpu), at, shares) for gpu in life.gpus if life.gap(gpu, at) is not Gap.DENIED)
     return ContainerReport(container, AccessClass.EXPLICIT, PolicySource.DEVICES_LIST, rows)
 
@@ -190,11 +197,3 @@ def _row(life: Life, gpu: GpuUuid, at: int, shares: Shares) -> AcceleratorStats:
     lost = life.gap(gpu, at) is Gap.LOST
     own = None if lost else shares.of(life.key, gpu)
     return AcceleratorStats("nvidia", MODEL, gpu, None, None, None, own=own, lost=lost)
-
-
-def _rest(gpu: str, readings: Mapping[GpuUuid, GpuReading], reports: tuple[ContainerReport, ...]) -> int | None:
-    reading = readings.get(GpuUuid(gpu), GpuReading())
-    rows = (row for report in reports for row in report.accelerators if row.id == gpu)
-    if reading.processes is None:
-        return None
-    return unattributed(reading.memory_used, [row.own for row in rows])

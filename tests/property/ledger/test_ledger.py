@@ -48,7 +48,8 @@ def test_own_shares_and_what_nobody_holds_are_the_devices_use_to_the_byte(played
             rows = [stats for report in seen.reports for stats in report.accelerators if stats.id == gpu]
             known = [row.own.memory for row in rows if row.own is not None and row.own.memory is not None]
             is_told = is_use_told(gpu, seen.step) and len(known) == len(rows)
-            rest = seen.rest[gpu]
+            rest = seen.rest.get(gpu)
+            assert (gpu in seen.excesses) == (is_use_told(gpu, seen.step) and sum(known) > used)
             if is_told and sum(known) <= used:
                 assert rest is not None
                 assert sum(known) + rest == used
@@ -146,7 +147,7 @@ def test_active_time_is_what_the_driver_granted_within_its_samples(played: Playe
 def _compare(played: Played, row: Row, now: Seen, active: float, covered: float, tally: Tally) -> float:
     """Hold the active time of one cycle against the log; the seconds by which it may be more than was granted."""
     span = now.readings[GpuUuid(row.gpu)].covered or 0.0
-    part, error = covered / span, played.sampling_error(row, now.step, covered)
+    part, error = covered / span, played.sampling_error(row, now.step, covered, active)
     least, most = (
         part * played.read(row, now.step, round(span * SECOND), strictly=strictly) for strictly in (True, False)
     )
