@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from otel_gpu_cgroup.cgroup.bpf.syscall import Bpf
 from otel_gpu_cgroup.cgroup.reader import PolicyReader
-from otel_gpu_cgroup.containers.discovery import ContainerDiscovery
+from otel_gpu_cgroup.containers.discovery.containers import ContainerDiscovery
 from otel_gpu_cgroup.held import HeldFiles
 from otel_gpu_cgroup.nvidia.manager import NvidiaManager
 from otel_gpu_cgroup.nvidia.nvml import PyNvml

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from benchmarks.children import ask_child
 from benchmarks.table import Row, Section, typical
 from benchmarks.trees import why_not_real, writable_hierarchy
-from otel_gpu_cgroup.containers.processes import MOST_CYCLES, ProcessTable
+from otel_gpu_cgroup.containers.processes.table import MOST_CYCLES, ProcessTable
 from otel_gpu_cgroup.host import HostPaths
 from otel_gpu_cgroup.model import (
     CgroupMode,

@@ -21,7 +21,7 @@ from otel_gpu_cgroup.cgroup.bpf.isa import SIZE, decode
 from otel_gpu_cgroup.cgroup.bpf.policy import DeviceProgram
 from otel_gpu_cgroup.cgroup.bpf.syscall import Bpf
 from otel_gpu_cgroup.cgroup.policy import MEMORY_NODE, UNUSED_GPU_NODE
-from otel_gpu_cgroup.containers.discovery import ContainerDiscovery
+from otel_gpu_cgroup.containers.discovery.containers import ContainerDiscovery
 from otel_gpu_cgroup.errors import PolicyUnreadable
 from otel_gpu_cgroup.model import READ_WRITE, CgroupMode, gpu_node
 

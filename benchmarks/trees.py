@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from otel_gpu_cgroup.cgroup.bpf.reader import BpfReader
 from otel_gpu_cgroup.cgroup.bpf.syscall import Bpf
-from otel_gpu_cgroup.containers.mounts import devices_mount, parse_cgroup_mounts
+from otel_gpu_cgroup.containers.discovery.mounts import devices_mount, parse_cgroup_mounts
 from otel_gpu_cgroup.errors import PolicyUnreadable
 from otel_gpu_cgroup.model import CgroupMode
 

@@ -17,11 +17,11 @@ from otel_gpu_cgroup.cgroup.bpf.syscall import Bpf
 from otel_gpu_cgroup.cgroup.evidence import Evidence
 from otel_gpu_cgroup.cgroup.probe import OwnPolicyReader
 from otel_gpu_cgroup.cgroup.reader import PolicyReader
-from otel_gpu_cgroup.containers.discovery import ContainerDiscovery
-from otel_gpu_cgroup.containers.names import matches
-from otel_gpu_cgroup.containers.naming import Naming, OwnNaming
-from otel_gpu_cgroup.containers.own import OwnDiscovery, read_own_cgroups, sees_only_itself
-from otel_gpu_cgroup.containers.processes import ProcessTable
+from otel_gpu_cgroup.containers.discovery.containers import ContainerDiscovery
+from otel_gpu_cgroup.containers.naming.names import matches
+from otel_gpu_cgroup.containers.naming.naming import Naming, OwnNaming
+from otel_gpu_cgroup.containers.own.discovery import OwnDiscovery, read_own_cgroups, sees_only_itself
+from otel_gpu_cgroup.containers.processes.table import ProcessTable
 from otel_gpu_cgroup.cycle import Cycle, Discovery
 from otel_gpu_cgroup.errors import HostUnreadable, SettingsError
 from otel_gpu_cgroup.held import HeldFiles

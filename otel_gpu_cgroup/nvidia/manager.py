@@ -13,7 +13,7 @@ from otel_gpu_cgroup.cgroup.policy import BothPolicies, UnknownPolicy
 from otel_gpu_cgroup.errors import Gone, HostUnreadable, PolicyUnreadable
 from otel_gpu_cgroup.model import AccessClass, Container, DeviceInventory, Gpu, Ownership
 from otel_gpu_cgroup.nvidia.collector import NvidiaCollector
-from otel_gpu_cgroup.nvidia.devices import Devices
+from otel_gpu_cgroup.nvidia.devices.devices import Devices
 from otel_gpu_cgroup.nvidia.judgement import Judgement, judge
 from otel_gpu_cgroup.nvidia.share import own_shares
 from otel_gpu_cgroup.nvidia.users import Users
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from otel_gpu_cgroup.host import HostPaths
     from otel_gpu_cgroup.nvidia.lost import LostWatch
     from otel_gpu_cgroup.nvidia.nvml import Nvml
-    from otel_gpu_cgroup.nvidia.snapshot import Clock
+    from otel_gpu_cgroup.nvidia.readings.snapshot import Clock
 
 _log: Final = logging.getLogger(__name__)
 _REMEMBERED: Final = 4096

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from opentelemetry.sdk.metrics import MeterProvider
 
-from otel_gpu_cgroup.containers.own import read_own_id
+from otel_gpu_cgroup.containers.own.discovery import read_own_id
 from otel_gpu_cgroup.errors import GpuCgroupError
 from otel_gpu_cgroup.otel.collection import Collection
 from otel_gpu_cgroup.otel.export import create_exporter

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Final
 
 from otel_gpu_cgroup.errors import NvmlQueryFailed, NvmlUnavailable, NvmlUnsupported
 from otel_gpu_cgroup.model import Gpu, GpuUuid, MigInstance, PciAddress
-from otel_gpu_cgroup.nvidia.duty_cycle import Sample
 from otel_gpu_cgroup.nvidia.nvml import (
     ListedProcess,
     Memory,
@@ -16,6 +15,7 @@ from otel_gpu_cgroup.nvidia.nvml import (
     NvmlMeter,
     ProcessSample,
 )
+from otel_gpu_cgroup.nvidia.readings.duty_cycle import Sample
 from otel_gpu_cgroup.simulate.containers import PROCESSES, SimulatedProcess
 from otel_gpu_cgroup.simulate.machine import (
     DRIVER_VERSION,

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from otel_gpu_cgroup.errors import NvmlQueryFailed, NvmlUnavailable, NvmlUnsupported
-from otel_gpu_cgroup.nvidia.duty_cycle import age_of, sample_ages
 from otel_gpu_cgroup.nvidia.nvml import Nvml, NvmlGpu, PyNvml
-from otel_gpu_cgroup.nvidia.snapshot import SystemClock
+from otel_gpu_cgroup.nvidia.readings.duty_cycle import age_of, sample_ages
+from otel_gpu_cgroup.nvidia.readings.snapshot import SystemClock
 from otel_gpu_cgroup.simulate.nvml import SimulatedNvml
 from tests.fakes.fake_nvml import GIB, FakeGpu, FakeInstance, FakeMemory, FakeProcess, FakeShare, Steady, World
 

@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from otel_gpu_cgroup.containers.mounts import devices_mount, parse_cgroup_mounts
+from otel_gpu_cgroup.containers.discovery.mounts import devices_mount, parse_cgroup_mounts
 from tests.fakes.fake_nvml import FakeError, FakeGpu, World
 from tests.integration.host_tree import write, write_host
 from tests.support.agent import run_command

@@ -15,8 +15,8 @@ import time
 from pathlib import Path
 from typing import Any, Final
 
-from otel_gpu_cgroup.containers.process_files import ProcessFiles
-from otel_gpu_cgroup.containers.processes import MOST_CYCLES, ProcessTable
+from otel_gpu_cgroup.containers.processes.files import ProcessFiles
+from otel_gpu_cgroup.containers.processes.table import MOST_CYCLES, ProcessTable
 from otel_gpu_cgroup.host import HostPaths
 from tests.support.attribution import container, end, inventory, keys, sleeper
 

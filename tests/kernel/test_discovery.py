@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from otel_gpu_cgroup.containers.discovery import ContainerDiscovery, read_cgroup_layout
-from otel_gpu_cgroup.containers.mounts import devices_mount, parse_cgroup_mounts
+from otel_gpu_cgroup.containers.discovery.containers import ContainerDiscovery, read_cgroup_layout
+from otel_gpu_cgroup.containers.discovery.mounts import devices_mount, parse_cgroup_mounts
 from otel_gpu_cgroup.host import HostPaths
 from otel_gpu_cgroup.model import CgroupPath, Runtime
 from tests.support.devices_cgroup import devices_cgroup, need_devices_cgroup

@@ -10,8 +10,8 @@ import subprocess
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
-from otel_gpu_cgroup.containers.discovery import ContainerDiscovery
-from otel_gpu_cgroup.containers.naming import Naming
+from otel_gpu_cgroup.containers.discovery.containers import ContainerDiscovery
+from otel_gpu_cgroup.containers.naming.naming import Naming
 from otel_gpu_cgroup.host import HostPaths
 from otel_gpu_cgroup.model import CgroupPath, Container, Runtime, SlurmStep
 from tests.support.bpf import unified_hierarchy

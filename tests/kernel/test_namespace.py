@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from otel_gpu_cgroup.containers.discovery import read_cgroup_layout
+from otel_gpu_cgroup.containers.discovery.containers import read_cgroup_layout
 from otel_gpu_cgroup.host import HostPaths
 from tests.support.need import need
 
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 REPOSITORY: Final = Path(__file__).parents[2]
 READER: Final = """
 import json, sys
-from otel_gpu_cgroup.containers.discovery import ContainerDiscovery
-from otel_gpu_cgroup.containers.own import read_own_cgroups
+from otel_gpu_cgroup.containers.discovery.containers import ContainerDiscovery
+from otel_gpu_cgroup.containers.own.discovery import read_own_cgroups
 from otel_gpu_cgroup.host import HostPaths
 found = [it for it in ContainerDiscovery(HostPaths()).discover() if it.id in sys.argv[1:]]
 rows = {it.id: [it.devices, it.unified, it.is_hidden] for it in found}

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from otel_gpu_cgroup.containers.processes import MOST_CYCLES, ProcessTable
+from otel_gpu_cgroup.containers.processes.table import MOST_CYCLES, ProcessTable
 from otel_gpu_cgroup.host import HostPaths
 from tests.support.attribution import REPOSITORY, Look, Seen, container, end, inventory, keys, look_from, sleeper
 from tests.support.bpf import unified_cgroup, unified_hierarchy

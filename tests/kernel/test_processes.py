@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from otel_gpu_cgroup.containers.discovery import ContainerDiscovery
-from otel_gpu_cgroup.containers.processes import MOST_CYCLES, ProcessTable
+from otel_gpu_cgroup.containers.discovery.containers import ContainerDiscovery
+from otel_gpu_cgroup.containers.processes.table import MOST_CYCLES, ProcessTable
 from otel_gpu_cgroup.host import HostPaths
 from tests.support.attribution import container, end, inventory, keys, sleeper
 from tests.support.bpf import unified_cgroup, unified_hierarchy

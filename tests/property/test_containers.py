@@ -8,10 +8,10 @@ import re
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from otel_gpu_cgroup.containers.discovery.mounts import devices_mount, parse_cgroup_mounts, unified_mount
+from otel_gpu_cgroup.containers.discovery.relative import KnownPaths, resolve_path
 from otel_gpu_cgroup.containers.identity import parse_container
-from otel_gpu_cgroup.containers.inside import parse_own_container
-from otel_gpu_cgroup.containers.mounts import devices_mount, parse_cgroup_mounts, unified_mount
-from otel_gpu_cgroup.containers.relative import KnownPaths, resolve_path
+from otel_gpu_cgroup.containers.own.inside import parse_own_container
 from otel_gpu_cgroup.model import CgroupPath, Container, Pod, Runtime
 from tests.property.refusal import parsed_or_refused
 

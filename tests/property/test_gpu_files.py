@@ -8,7 +8,7 @@ import string
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from otel_gpu_cgroup.nvidia.nodes import parse_gpu_information, parse_pci_address
+from otel_gpu_cgroup.nvidia.devices.nodes import parse_gpu_information, parse_pci_address
 from tests.property.refusal import parsed_or_refused
 
 keys = st.sampled_from(["Model", "GPU UUID", "Bus Location", "Device Minor", "IRQ", "Video BIOS"])

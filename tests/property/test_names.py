@@ -12,8 +12,9 @@ from typing import Any
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from otel_gpu_cgroup.containers.downward import with_downward_names
-from otel_gpu_cgroup.containers.name_texts import (
+from otel_gpu_cgroup.containers.naming.names import Told, matches, named
+from otel_gpu_cgroup.containers.naming.naming import Naming
+from otel_gpu_cgroup.containers.naming.texts import (
     parse_bundle_names,
     parse_docker_config,
     parse_log_name,
@@ -22,8 +23,7 @@ from otel_gpu_cgroup.containers.name_texts import (
     parse_step_title,
     parse_storage,
 )
-from otel_gpu_cgroup.containers.names import Told, matches, named
-from otel_gpu_cgroup.containers.naming import Naming
+from otel_gpu_cgroup.containers.own.downward import with_downward_names
 from otel_gpu_cgroup.host import HostPaths
 from otel_gpu_cgroup.model import Container, Pod, Runtime
 from tests.property.refusal import parsed_or_refused

@@ -19,8 +19,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from otel_gpu_cgroup.containers.own import OwnDiscovery
-from otel_gpu_cgroup.containers.processes import ProcessTable
+from otel_gpu_cgroup.containers.own.discovery import OwnDiscovery
+from otel_gpu_cgroup.containers.processes.table import ProcessTable
 from otel_gpu_cgroup.host import HostPaths
 from otel_gpu_cgroup.model import (
     CgroupPath,

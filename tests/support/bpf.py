@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from otel_gpu_cgroup.containers.mounts import parse_cgroup_mounts, unified_mount
+from otel_gpu_cgroup.containers.discovery.mounts import parse_cgroup_mounts, unified_mount
 from tests.support.need import need
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ import shutil
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
-from otel_gpu_cgroup.containers.process_files import Identity, ProcessFiles, ProcessSource
-from otel_gpu_cgroup.containers.processes import ProcessTable
+from otel_gpu_cgroup.containers.processes.files import Identity, ProcessFiles, ProcessSource
+from otel_gpu_cgroup.containers.processes.table import ProcessTable
 from otel_gpu_cgroup.host import HostPaths
 from otel_gpu_cgroup.model import (
     CgroupPath,

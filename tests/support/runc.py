@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from otel_gpu_cgroup.containers.mounts import devices_mount, parse_cgroup_mounts
+from otel_gpu_cgroup.containers.discovery.mounts import devices_mount, parse_cgroup_mounts
 from tests.support.need import need
 
 if TYPE_CHECKING:

@@ -5,14 +5,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from otel_gpu_cgroup.cgroup.evidence import Evidence
-from otel_gpu_cgroup.nvidia.lost import LostWatch
-
 from otel_gpu_cgroup.cgroup.bpf.syscall import Bpf
-from otel_gpu_cgroup.containers.discovery import ContainerDiscovery
-from otel_gpu_cgroup.containers.naming import Naming
-from otel_gpu_cgroup.containers.processes import ProcessTable
+from otel_gpu_cgroup.cgroup.evidence import Evidence
+from otel_gpu_cgroup.containers.discovery.containers import ContainerDiscovery
+from otel_gpu_cgroup.containers.naming.naming import Naming
+from otel_gpu_cgroup.containers.processes.table import ProcessTable
 from otel_gpu_cgroup.cycle import Cycle
+from otel_gpu_cgroup.nvidia.lost import LostWatch
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -19,9 +19,9 @@ from otel_gpu_cgroup.model import (
     GpuUuid,
     Runtime,
 )
-from otel_gpu_cgroup.nvidia.duty_cycle import Instant, Sample
 from otel_gpu_cgroup.nvidia.manager import NvidiaManager
 from otel_gpu_cgroup.nvidia.nvml import ListedProcess, Memory, NvmlInstance, NvmlMeter, ProcessSample
+from otel_gpu_cgroup.nvidia.readings.duty_cycle import Instant, Sample
 from otel_gpu_cgroup.settings import Unrestricted
 from tests.support.wiring import new_lost_watch
 

@@ -11,7 +11,7 @@ from otel_gpu_cgroup.containers.identity import parse_container
 from otel_gpu_cgroup.errors import NvmlDeviceLost, NvmlQueryFailed, NvmlUnsupported
 from otel_gpu_cgroup.host import HostPaths
 from otel_gpu_cgroup.model import AccessClass, CgroupPath, Container, Runtime, Stage
-from otel_gpu_cgroup.nvidia.inventory import PciBus
+from otel_gpu_cgroup.nvidia.devices.files import PciBus
 from otel_gpu_cgroup.settings import Unrestricted
 from tests.unit.cadvisor_host import Card, Host, Ours
 

@@ -14,7 +14,7 @@ import pytest
 from otel_gpu_cgroup.errors import Gone
 from otel_gpu_cgroup.host import HostPaths
 from otel_gpu_cgroup.model import AcceleratorStats, AccessClass, GpuUuid, Stage
-from otel_gpu_cgroup.nvidia.inventory import PciBus
+from otel_gpu_cgroup.nvidia.devices.files import PciBus
 from tests.unit.cadvisor_host import Card, Host, Ours
 
 if TYPE_CHECKING:

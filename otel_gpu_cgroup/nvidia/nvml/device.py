@@ -8,10 +8,10 @@ from typing import Any, Final
 import pynvml
 
 from otel_gpu_cgroup.errors import NvmlUnsupported
-from otel_gpu_cgroup.nvidia.duty_cycle import Sample
 from otel_gpu_cgroup.nvidia.nvml.asking import ask, available, failure
 from otel_gpu_cgroup.nvidia.nvml.interface import ListedProcess, Memory, ProcessSample
 from otel_gpu_cgroup.nvidia.nvml.processes import ProcessLists, read_process_samples
+from otel_gpu_cgroup.nvidia.readings.duty_cycle import Sample
 
 _SAMPLE_FIELDS: Final = {
     pynvml.NVML_VALUE_TYPE_UNSIGNED_INT: "uiVal",

@@ -12,8 +12,8 @@ from typing import Any, Final
 import pynvml
 
 from otel_gpu_cgroup.errors import NvmlQueryFailed, NvmlUnsupported
-from otel_gpu_cgroup.nvidia.duty_cycle import MAX_PERCENT
 from otel_gpu_cgroup.nvidia.nvml.asking import ask, failure
+from otel_gpu_cgroup.nvidia.readings.duty_cycle import MAX_PERCENT
 
 _WHAT: Final = "performance counters"
 _SHORTEST: Final = 0.1

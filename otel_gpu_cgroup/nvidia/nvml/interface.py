@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from otel_gpu_cgroup.model import Gpu, GpuUuid, MigInstance
-    from otel_gpu_cgroup.nvidia.duty_cycle import Sample
+    from otel_gpu_cgroup.nvidia.readings.duty_cycle import Sample
 
 
 @dataclass(frozen=True, slots=True)

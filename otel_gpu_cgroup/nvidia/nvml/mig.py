@@ -10,7 +10,7 @@ from typing import Any, Final
 import pynvml
 
 from otel_gpu_cgroup.model import Gpu, GpuUuid, MigInstance
-from otel_gpu_cgroup.nvidia.nodes import parse_pci_address
+from otel_gpu_cgroup.nvidia.devices.nodes import parse_pci_address
 from otel_gpu_cgroup.nvidia.nvml.asking import ask, failure, if_told
 from otel_gpu_cgroup.nvidia.nvml.device import PyNvmlDevice
 from otel_gpu_cgroup.nvidia.nvml.gpm import Counters, GpmMeter

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from otel_gpu_cgroup.containers.processes import ProcessTable
+from otel_gpu_cgroup.containers.processes.table import ProcessTable
 from otel_gpu_cgroup.host import HostPaths
 from tests.conftest import LoadedDriver
 from tests.fakes.fake_nvml import LIBRARY_NAME

@@ -20,10 +20,10 @@ from otel_gpu_cgroup.model import (
     PolicySource,
     Runtime,
 )
-from otel_gpu_cgroup.nvidia.duty_cycle import Instant
 from otel_gpu_cgroup.nvidia.nvml import PyNvml
+from otel_gpu_cgroup.nvidia.readings.duty_cycle import Instant
+from otel_gpu_cgroup.nvidia.readings.snapshot import SnapshotReader
 from otel_gpu_cgroup.nvidia.share import Shares, own_shares
-from otel_gpu_cgroup.nvidia.snapshot import SnapshotReader
 from otel_gpu_cgroup.reports import gpu_reports
 from otel_gpu_cgroup.worker import Worker
 from tests.fakes.fake_nvml import GIB, FakeError, FakeGpu, FakeMemory, FakeProcess, Steady, World
@@ -33,7 +33,7 @@ from tests.support.eventually import eventually
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from otel_gpu_cgroup.containers.processes import ProcessTable
+    from otel_gpu_cgroup.containers.processes.table import ProcessTable
     from otel_gpu_cgroup.model import Account, GpuReading, HeldTime, RowKey
     from tests.conftest import LoadedDriver
     from tests.property.ledger.proc import ProcTree

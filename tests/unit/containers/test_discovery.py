@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from otel_gpu_cgroup.containers.discovery import ContainerDiscovery, read_cgroup_layout
+from otel_gpu_cgroup.containers.discovery.containers import ContainerDiscovery, read_cgroup_layout
 from otel_gpu_cgroup.errors import Gone, HostUnreadable, ParseError
 from otel_gpu_cgroup.host import HostPaths
 from otel_gpu_cgroup.model import CgroupMode, Runtime

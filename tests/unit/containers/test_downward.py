@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from otel_gpu_cgroup.containers.downward import with_downward_names
-from otel_gpu_cgroup.containers.names import has_names
+from otel_gpu_cgroup.containers.naming.names import has_names
+from otel_gpu_cgroup.containers.own.downward import with_downward_names
 from otel_gpu_cgroup.model import CgroupPath, Container, Pod, Runtime
 from tests.support.name_host import NAMED, UID
 

@@ -7,7 +7,7 @@ from typing import Final
 
 import pytest
 
-from otel_gpu_cgroup.containers.innermost import Innermost
+from otel_gpu_cgroup.containers.processes.innermost import Innermost
 from otel_gpu_cgroup.model import CgroupPath, Container, Runtime
 
 POD: Final = "/kubepods.slice/kubepods-pod1.slice"

@@ -7,8 +7,8 @@ from typing import Final
 
 import pytest
 
-from otel_gpu_cgroup.containers.inside import own_folder, parse_own_container, parse_own_paths
-from otel_gpu_cgroup.containers.mounts import Mount
+from otel_gpu_cgroup.containers.discovery.mounts import Mount
+from otel_gpu_cgroup.containers.own.inside import own_folder, parse_own_container, parse_own_paths
 from otel_gpu_cgroup.model import Pod, Runtime
 
 ID: Final = "c1" * 32

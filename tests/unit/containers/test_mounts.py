@@ -8,7 +8,7 @@ from typing import Final
 
 import pytest
 
-from otel_gpu_cgroup.containers.mounts import Mount, devices_mount, parse_cgroup_mounts, unified_mount
+from otel_gpu_cgroup.containers.discovery.mounts import Mount, devices_mount, parse_cgroup_mounts, unified_mount
 from otel_gpu_cgroup.errors import ParseError
 
 RECORDED: Final = Path(__file__).parents[2] / "data/cgroup/mountinfo"

@@ -7,7 +7,8 @@ import json
 
 import pytest
 
-from otel_gpu_cgroup.containers.name_texts import (
+from otel_gpu_cgroup.containers.naming.names import Told
+from otel_gpu_cgroup.containers.naming.texts import (
     parse_bundle_names,
     parse_docker_config,
     parse_log_name,
@@ -16,7 +17,6 @@ from otel_gpu_cgroup.containers.name_texts import (
     parse_step_title,
     parse_storage,
 )
-from otel_gpu_cgroup.containers.names import Told
 from otel_gpu_cgroup.errors import ParseError
 from tests.support.name_host import ID, UID, recorded
 

@@ -7,7 +7,15 @@ from dataclasses import replace
 
 import pytest
 
-from otel_gpu_cgroup.containers.names import Told, has_names, in_kubernetes, is_label, is_subdomain, matches, named
+from otel_gpu_cgroup.containers.naming.names import (
+    Told,
+    has_names,
+    in_kubernetes,
+    is_label,
+    is_subdomain,
+    matches,
+    named,
+)
 from otel_gpu_cgroup.model import Pod, Runtime
 from tests.support.name_host import ID, NAMED, UID, in_pod, of_engine
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from otel_gpu_cgroup.containers.inside import parse_own_paths
-from otel_gpu_cgroup.containers.namespace import UNIFIED, ShownPaths
+from otel_gpu_cgroup.containers.discovery.namespace import UNIFIED, ShownPaths
+from otel_gpu_cgroup.containers.own.inside import parse_own_paths
 from otel_gpu_cgroup.host import HostPaths
 from tests.support.need import need
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from otel_gpu_cgroup.containers.inside import parse_upwards
-from otel_gpu_cgroup.containers.own import read_own_cgroups, sees_only_itself
+from otel_gpu_cgroup.containers.own.discovery import read_own_cgroups, sees_only_itself
+from otel_gpu_cgroup.containers.own.inside import parse_upwards
 from otel_gpu_cgroup.host import HostPaths
 from tests.support.need import need
 from tests.unit.containers.test_identity import ID

@@ -7,7 +7,7 @@ from typing import Final
 
 import pytest
 
-from otel_gpu_cgroup.containers.pids import INITIAL_NAMESPACE, judge_pids, parse_driver_version
+from otel_gpu_cgroup.containers.processes.pids import INITIAL_NAMESPACE, judge_pids, parse_driver_version
 
 INNER: Final = "pid:[4026532201]"
 OTHER: Final = "pid:[4026532999]"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from otel_gpu_cgroup.containers.placement import Placement, parse_pids, parse_unified_path, read_first_process
+from otel_gpu_cgroup.containers.discovery.placement import Placement, parse_pids, parse_unified_path, read_first_process
 from otel_gpu_cgroup.host import HostPaths
 from otel_gpu_cgroup.model import CgroupLayout, CgroupPath, Container, Runtime, SlurmStep
 

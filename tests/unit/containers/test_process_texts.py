@@ -8,7 +8,7 @@ from typing import Final
 
 import pytest
 
-from otel_gpu_cgroup.containers.process_texts import DEVICES, UNIFIED, parse_cgroup, parse_stat
+from otel_gpu_cgroup.containers.processes.texts import DEVICES, UNIFIED, parse_cgroup, parse_stat
 from otel_gpu_cgroup.errors import ParseError
 
 REST: Final = "S 9547 9548 792 0 -1 {flags} 328 707 0 3 0 0 0 0 20 0 1 0 1356167 4595712 425 18446744073709551615 1 2\n"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from otel_gpu_cgroup.containers.processes import MOST_CYCLES, ProcessTable
+from otel_gpu_cgroup.containers.processes.table import MOST_CYCLES, ProcessTable
 from otel_gpu_cgroup.host import HostPaths
 from otel_gpu_cgroup.model import DeviceInventory, Stage
 from tests.support.process_host import (

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from otel_gpu_cgroup.containers.processes import MOST_CYCLES
+from otel_gpu_cgroup.containers.processes.table import MOST_CYCLES
 from otel_gpu_cgroup.model import CgroupPath, Container, Runtime
 from tests.support.process_host import (
     BOTH,

@@ -7,7 +7,7 @@ from typing import Final
 
 import pytest
 
-from otel_gpu_cgroup.containers.relative import KnownPaths, resolve_path
+from otel_gpu_cgroup.containers.discovery.relative import KnownPaths, resolve_path
 
 POD: Final = "/kubepods.slice/kubepods-pod1.slice"
 TREE: Final = KnownPaths(

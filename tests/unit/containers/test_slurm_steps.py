@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from otel_gpu_cgroup.containers.naming import Naming
+from otel_gpu_cgroup.containers.naming.naming import Naming
 from otel_gpu_cgroup.host import HostPaths
 from otel_gpu_cgroup.model import CgroupPath, Container, Runtime, SlurmStep, Stage
 from tests.support.name_host import NameHost

@@ -12,8 +12,8 @@ import pytest
 from otel_gpu_cgroup.errors import ParseError
 from otel_gpu_cgroup.host import HostPaths
 from otel_gpu_cgroup.model import DeviceNode, DeviceType, Gpu, GpuUuid, MigInstance, Stage
-from otel_gpu_cgroup.nvidia.capabilities import CapabilityFiles
-from otel_gpu_cgroup.nvidia.capability_texts import capability_path, parse_capability, parse_mig_minors
+from otel_gpu_cgroup.nvidia.devices.capabilities import CapabilityFiles
+from otel_gpu_cgroup.nvidia.devices.capability_texts import capability_path, parse_capability, parse_mig_minors
 
 DATA: Final = Path(__file__).parents[2] / "data/nvidia-caps"
 PARENT: Final = GpuUuid("GPU-cut")

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import pytest
 
-from otel_gpu_cgroup.nvidia.duty_cycle import Instant, Sample, mean_percent, sample_ages
+from otel_gpu_cgroup.nvidia.readings.duty_cycle import Instant, Sample, mean_percent, sample_ages
 
 NOW = Instant(wall=1_790_000_000.0, boot=5_000.0)
 

@@ -11,17 +11,17 @@ import pytest
 
 from otel_gpu_cgroup.host import HostPaths
 from otel_gpu_cgroup.model import DeviceKind, GpuReading, GpuSnapshot, GpuUuid
-from otel_gpu_cgroup.nvidia.inventory import PciBus
+from otel_gpu_cgroup.nvidia.devices.files import PciBus
 from otel_gpu_cgroup.nvidia.nvml import PyNvml
-from otel_gpu_cgroup.nvidia.nvml_pass import NvmlPass
-from otel_gpu_cgroup.nvidia.snapshot import SnapshotReader, SystemClock
+from otel_gpu_cgroup.nvidia.readings.nvml_pass import NvmlPass
+from otel_gpu_cgroup.nvidia.readings.snapshot import SnapshotReader, SystemClock
 from tests.fakes.fake_nvml import GIB, FakeError, FakeGpu, FakeInstance, FakeMemory, FakeProcess, World
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from otel_gpu_cgroup.nvidia.duty_cycle import Instant
+    from otel_gpu_cgroup.nvidia.readings.duty_cycle import Instant
     from tests.conftest import LoadedDriver
 
 WHOLE = FakeGpu(uuid="GPU-whole", minor=0, memory=FakeMemory(used=3 * GIB))

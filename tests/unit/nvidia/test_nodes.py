@@ -5,7 +5,7 @@ import pytest
 
 from otel_gpu_cgroup.errors import ParseError
 from otel_gpu_cgroup.model import Gpu, GpuUuid, MigInstance, PciAddress
-from otel_gpu_cgroup.nvidia.nodes import join_gpus, parse_gpu_information, parse_pci_address, remember_uuids
+from otel_gpu_cgroup.nvidia.devices.nodes import join_gpus, parse_gpu_information, parse_pci_address, remember_uuids
 
 # The layout that nv-procfs.c of open-gpu-kernel-modules 595 prints; made by hand.
 INFORMATION = (

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import pytest
 
 from otel_gpu_cgroup.model import GpuProcess
-from otel_gpu_cgroup.nvidia.duty_cycle import Instant
 from otel_gpu_cgroup.nvidia.nvml import ListedProcess, ProcessSample
-from otel_gpu_cgroup.nvidia.process_use import ProcessUse
+from otel_gpu_cgroup.nvidia.readings.duty_cycle import Instant
+from otel_gpu_cgroup.nvidia.readings.process_use import ProcessUse
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,7 +11,7 @@ import pytest
 from otel_gpu_cgroup.errors import NvmlUnavailable
 from otel_gpu_cgroup.model import GpuReading, GpuUuid
 from otel_gpu_cgroup.nvidia.nvml import PyNvml
-from otel_gpu_cgroup.nvidia.snapshot import SnapshotReader, SystemClock
+from otel_gpu_cgroup.nvidia.readings.snapshot import SnapshotReader, SystemClock
 from tests.fakes.fake_nvml import GIB, FakeGpu, FakeMemory, Recorded, Steady, World, uniform_gpus
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import pytest
 
 from otel_gpu_cgroup.model import GpuProcess, GpuReading, GpuUuid
-from otel_gpu_cgroup.nvidia.duty_cycle import Instant
 from otel_gpu_cgroup.nvidia.nvml import PyNvml
-from otel_gpu_cgroup.nvidia.snapshot import SnapshotReader, SystemClock
+from otel_gpu_cgroup.nvidia.readings.duty_cycle import Instant
+from otel_gpu_cgroup.nvidia.readings.snapshot import SnapshotReader, SystemClock
 from tests.fakes.fake_nvml import (
     GIB,
     FakeGpu,

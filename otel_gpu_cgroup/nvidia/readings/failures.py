@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from otel_gpu_cgroup.errors import NvmlDeviceLost, NvmlQueryFailed, NvmlRefused, NvmlUnsupported
 from otel_gpu_cgroup.model import Gpu, GpuUuid, Problem, Stage
-from otel_gpu_cgroup.nvidia.process_use import ProcessUse
+from otel_gpu_cgroup.nvidia.readings.process_use import ProcessUse
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -13,7 +13,7 @@ import os
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from otel_gpu_cgroup.containers.namespace import UNIFIED, ShownPaths
+from otel_gpu_cgroup.containers.discovery.namespace import UNIFIED, ShownPaths
 from otel_gpu_cgroup.errors import HostUnreadable
 from otel_gpu_cgroup.host import HostPaths, read_text
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from collections.abc import Set as AbstractSet
 
-    from otel_gpu_cgroup.containers.tree import Cgroup
+    from otel_gpu_cgroup.containers.discovery.tree import Cgroup
     from otel_gpu_cgroup.model import CgroupLayout, CgroupPath, Container
 
 _MOST_FOLDERS: Final = 1000

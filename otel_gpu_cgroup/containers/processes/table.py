@@ -13,9 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from otel_gpu_cgroup.containers.innermost import Innermost, Place
-from otel_gpu_cgroup.containers.pids import ALL_MEAN, PidMeaning, judge_pids
-from otel_gpu_cgroup.containers.process_files import (
+from otel_gpu_cgroup.containers.processes.files import (
     TICKS_PER_SECOND,
     Identity,
     ProcessFiles,
@@ -23,7 +21,9 @@ from otel_gpu_cgroup.containers.process_files import (
     read_pid_namespaces,
     read_top,
 )
-from otel_gpu_cgroup.containers.process_texts import DEVICES, UNIFIED, parse_cgroup, parse_stat
+from otel_gpu_cgroup.containers.processes.innermost import Innermost, Place
+from otel_gpu_cgroup.containers.processes.pids import ALL_MEAN, PidMeaning, judge_pids
+from otel_gpu_cgroup.containers.processes.texts import DEVICES, UNIFIED, parse_cgroup, parse_stat
 from otel_gpu_cgroup.errors import ParseError
 from otel_gpu_cgroup.model import Ownership, Problem, ProcessOwner, Stage
 

@@ -11,10 +11,10 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Final
 
-from otel_gpu_cgroup.containers.inside import parse_own_paths
-from otel_gpu_cgroup.containers.mounts import devices_mount, parse_cgroup_mounts, unified_mount
-from otel_gpu_cgroup.containers.relative import KnownPaths, resolve_path
-from otel_gpu_cgroup.containers.tree import walk
+from otel_gpu_cgroup.containers.discovery.mounts import devices_mount, parse_cgroup_mounts, unified_mount
+from otel_gpu_cgroup.containers.discovery.relative import KnownPaths, resolve_path
+from otel_gpu_cgroup.containers.discovery.tree import walk
+from otel_gpu_cgroup.containers.own.inside import parse_own_paths
 from otel_gpu_cgroup.errors import HostUnreadable, ParseError
 from otel_gpu_cgroup.host import read_text
 

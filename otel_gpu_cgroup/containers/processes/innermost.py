@@ -6,7 +6,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from otel_gpu_cgroup.containers.relative import KnownPaths, resolve_path
+from otel_gpu_cgroup.containers.discovery.relative import KnownPaths, resolve_path
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from otel_gpu_cgroup.errors import NvmlUnavailable
 from otel_gpu_cgroup.model import GpuSnapshot, PciAddress, Problem, Stage
-from otel_gpu_cgroup.nvidia.snapshot import Clock, SnapshotReader
+from otel_gpu_cgroup.nvidia.readings.snapshot import Clock, SnapshotReader
 
 if TYPE_CHECKING:
-    from otel_gpu_cgroup.nvidia.inventory import PciBus
+    from otel_gpu_cgroup.nvidia.devices.files import PciBus
     from otel_gpu_cgroup.nvidia.nvml import Nvml
 
 

@@ -13,14 +13,14 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from otel_gpu_cgroup.errors import NvmlDeviceLost, NvmlQueryFailed, NvmlUnsupported
-from otel_gpu_cgroup.nvidia.failures import Listed
+from otel_gpu_cgroup.nvidia.readings.failures import Listed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from otel_gpu_cgroup.model import Gpu, GpuUuid, MigInstance
-    from otel_gpu_cgroup.nvidia.failures import Failures
     from otel_gpu_cgroup.nvidia.nvml import NvmlGpu, NvmlInstance, NvmlMeter
+    from otel_gpu_cgroup.nvidia.readings.failures import Failures
 
 
 @dataclass(slots=True, kw_only=True)

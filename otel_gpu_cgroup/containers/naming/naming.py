@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from otel_gpu_cgroup import host as host_files
-from otel_gpu_cgroup.containers.name_sources import DOCKERS, NameSources
-from otel_gpu_cgroup.containers.names import has_names, named
-from otel_gpu_cgroup.containers.slurm_steps import SlurmSteps
+from otel_gpu_cgroup.containers.naming.names import has_names, named
+from otel_gpu_cgroup.containers.naming.slurm_steps import SlurmSteps
+from otel_gpu_cgroup.containers.naming.sources import DOCKERS, NameSources
 from otel_gpu_cgroup.model import Problem, Runtime, Stage
 
 if TYPE_CHECKING:

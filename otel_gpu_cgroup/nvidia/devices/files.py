@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from otel_gpu_cgroup.errors import Gone, HostUnreadable, ParseError
 from otel_gpu_cgroup.host import HostPaths, read_names, read_text
 from otel_gpu_cgroup.model import Gpu, PciAddress, Problem, Stage
-from otel_gpu_cgroup.nvidia.nodes import parse_gpu_information
+from otel_gpu_cgroup.nvidia.devices.nodes import parse_gpu_information
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from otel_gpu_cgroup.model import GpuProcess
-from otel_gpu_cgroup.nvidia.duty_cycle import LONGEST_SAMPLE, MAX_PERCENT, SLACK, WINDOW, Instant, age_of
 from otel_gpu_cgroup.nvidia.nvml.interface import ListedProcess
+from otel_gpu_cgroup.nvidia.readings.duty_cycle import LONGEST_SAMPLE, MAX_PERCENT, SLACK, WINDOW, Instant, age_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

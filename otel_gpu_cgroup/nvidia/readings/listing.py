@@ -8,8 +8,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from otel_gpu_cgroup.errors import NvmlDeviceLost, NvmlQueryFailed, ParseError
-from otel_gpu_cgroup.nvidia.failures import Failures, Listed
-from otel_gpu_cgroup.nvidia.instances import Partition
+from otel_gpu_cgroup.nvidia.readings.failures import Failures, Listed
+from otel_gpu_cgroup.nvidia.readings.instances import Partition
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

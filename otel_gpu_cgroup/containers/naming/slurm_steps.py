@@ -11,7 +11,7 @@ import os
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from otel_gpu_cgroup.containers.name_texts import parse_step_title
+from otel_gpu_cgroup.containers.naming.texts import parse_step_title
 from otel_gpu_cgroup.errors import HostUnreadable
 
 if TYPE_CHECKING:

@@ -13,11 +13,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from otel_gpu_cgroup.model import DeviceInventory, DeviceNode, Gpu, GpuSnapshot, GpuUuid, PciAddress, Problem, Stage
-from otel_gpu_cgroup.nvidia.capabilities import CapabilityFiles
-from otel_gpu_cgroup.nvidia.inventory import GpuFiles, PciBus
-from otel_gpu_cgroup.nvidia.nodes import join_gpus, remember_uuids
-from otel_gpu_cgroup.nvidia.nvml_pass import NvmlPass
-from otel_gpu_cgroup.nvidia.snapshot import Clock, SystemClock
+from otel_gpu_cgroup.nvidia.devices.capabilities import CapabilityFiles
+from otel_gpu_cgroup.nvidia.devices.files import GpuFiles, PciBus
+from otel_gpu_cgroup.nvidia.devices.nodes import join_gpus, remember_uuids
+from otel_gpu_cgroup.nvidia.readings.nvml_pass import NvmlPass
+from otel_gpu_cgroup.nvidia.readings.snapshot import Clock, SystemClock
 from otel_gpu_cgroup.worker import Worker
 
 if TYPE_CHECKING:

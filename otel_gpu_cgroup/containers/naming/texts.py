@@ -10,7 +10,7 @@ import json
 import re
 from typing import TYPE_CHECKING, Any, Final
 
-from otel_gpu_cgroup.containers.names import Told, is_label, is_subdomain, is_uid
+from otel_gpu_cgroup.containers.naming.names import Told, is_label, is_subdomain, is_uid
 from otel_gpu_cgroup.errors import ParseError
 from otel_gpu_cgroup.printable import printable
 

@@ -11,11 +11,18 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from otel_gpu_cgroup.model import DeviceKind, GpuProcess, GpuReading, GpuSnapshot
-from otel_gpu_cgroup.nvidia.duty_cycle import LONGEST_SAMPLE, MAX_PERCENT, WINDOW, Instant, mean_percent, sample_ages
-from otel_gpu_cgroup.nvidia.failures import Failures, Listed
-from otel_gpu_cgroup.nvidia.instances import ListedInstance
-from otel_gpu_cgroup.nvidia.listing import Listing
 from otel_gpu_cgroup.nvidia.nvml import Memory
+from otel_gpu_cgroup.nvidia.readings.duty_cycle import (
+    LONGEST_SAMPLE,
+    MAX_PERCENT,
+    WINDOW,
+    Instant,
+    mean_percent,
+    sample_ages,
+)
+from otel_gpu_cgroup.nvidia.readings.failures import Failures, Listed
+from otel_gpu_cgroup.nvidia.readings.instances import ListedInstance
+from otel_gpu_cgroup.nvidia.readings.listing import Listing
 
 if TYPE_CHECKING:
     from otel_gpu_cgroup.nvidia.nvml import Nvml

@@ -6,8 +6,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from otel_gpu_cgroup.containers.name_files import NOT_YET, NameFiles
-from otel_gpu_cgroup.containers.names import Told, has_names, named
+from otel_gpu_cgroup.containers.naming.files import NOT_YET, NameFiles
+from otel_gpu_cgroup.containers.naming.names import Told, has_names, named
 from otel_gpu_cgroup.errors import HostUnreadable, ParseError
 from otel_gpu_cgroup.model import Problem, Runtime, Stage
 

@@ -8,17 +8,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from otel_gpu_cgroup.containers.discovery import ContainerDiscovery, read_cgroup_layout
-from otel_gpu_cgroup.containers.downward import with_downward_names
-from otel_gpu_cgroup.containers.inside import own_folder, parse_own_container, parse_own_paths, parse_upwards
-from otel_gpu_cgroup.containers.mounts import devices_mount, parse_cgroup_mounts, unified_mount
-from otel_gpu_cgroup.containers.namespace import DEVICES, UNIFIED, ShownPaths
+from otel_gpu_cgroup.containers.discovery.containers import ContainerDiscovery, read_cgroup_layout
+from otel_gpu_cgroup.containers.discovery.mounts import devices_mount, parse_cgroup_mounts, unified_mount
+from otel_gpu_cgroup.containers.discovery.namespace import DEVICES, UNIFIED, ShownPaths
+from otel_gpu_cgroup.containers.own.downward import with_downward_names
+from otel_gpu_cgroup.containers.own.inside import own_folder, parse_own_container, parse_own_paths, parse_upwards
 from otel_gpu_cgroup.errors import HostUnreadable, ParseError
 from otel_gpu_cgroup.host import HostPaths, read_text
 from otel_gpu_cgroup.model import CgroupLayout
 
 if TYPE_CHECKING:
-    from otel_gpu_cgroup.containers.mounts import Mount
+    from otel_gpu_cgroup.containers.discovery.mounts import Mount
     from otel_gpu_cgroup.model import Container, Problem
 
 _CGROUP: Final = "/proc/self/cgroup"

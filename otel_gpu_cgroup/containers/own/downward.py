@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
-from otel_gpu_cgroup.containers.names import Told, is_label, is_subdomain, is_uid, named
+from otel_gpu_cgroup.containers.naming.names import Told, is_label, is_subdomain, is_uid, named
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

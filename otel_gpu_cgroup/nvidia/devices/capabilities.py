@@ -15,7 +15,7 @@ from otel_gpu_cgroup.cgroup.drivers import parse_drivers
 from otel_gpu_cgroup.errors import HostUnreadable, ParseError
 from otel_gpu_cgroup.host import HostPaths, read_text
 from otel_gpu_cgroup.model import DeviceNode, DeviceType, Gpu, Problem, Stage
-from otel_gpu_cgroup.nvidia.capability_texts import (
+from otel_gpu_cgroup.nvidia.devices.capability_texts import (
     capability_names,
     capability_path,
     parse_capability,

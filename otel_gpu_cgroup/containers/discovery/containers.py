@@ -7,10 +7,10 @@ import os
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
+from otel_gpu_cgroup.containers.discovery.mounts import Mount, devices_mount, parse_cgroup_mounts, unified_mount
+from otel_gpu_cgroup.containers.discovery.placement import Placement
+from otel_gpu_cgroup.containers.discovery.tree import walk
 from otel_gpu_cgroup.containers.identity import parse_container
-from otel_gpu_cgroup.containers.mounts import Mount, devices_mount, parse_cgroup_mounts, unified_mount
-from otel_gpu_cgroup.containers.placement import Placement
-from otel_gpu_cgroup.containers.tree import walk
 from otel_gpu_cgroup.errors import HostUnreadable
 from otel_gpu_cgroup.host import HostPaths, read_text
 from otel_gpu_cgroup.model import CgroupLayout, CgroupPath, Container, Problem

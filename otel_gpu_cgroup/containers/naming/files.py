@@ -10,7 +10,8 @@ import os
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from otel_gpu_cgroup.bundles import Bundles
-from otel_gpu_cgroup.containers.name_texts import (
+from otel_gpu_cgroup.containers.naming.names import Told, in_kubernetes, is_label
+from otel_gpu_cgroup.containers.naming.texts import (
     parse_bundle_names,
     parse_docker_config,
     parse_log_name,
@@ -18,7 +19,6 @@ from otel_gpu_cgroup.containers.name_texts import (
     parse_pod_folder,
     parse_storage,
 )
-from otel_gpu_cgroup.containers.names import Told, in_kubernetes, is_label
 from otel_gpu_cgroup.errors import Gone, HostUnreadable, ParseError
 from otel_gpu_cgroup.model import Problem, Stage
 

@@ -18,7 +18,7 @@ from otel_gpu_cgroup.model import CgroupPath, Container, Pod, Runtime
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from otel_gpu_cgroup.containers.mounts import Mount
+    from otel_gpu_cgroup.containers.discovery.mounts import Mount
 
 _ETC: Final = ("/etc/hostname", "/etc/hosts", "/etc/resolv.conf")
 _OWNERS: Final = (

@@ -7,7 +7,7 @@ import errno
 import os
 from typing import TYPE_CHECKING, Final, Protocol
 
-from otel_gpu_cgroup.containers.mounts import devices_mount, parse_cgroup_mounts, unified_mount
+from otel_gpu_cgroup.containers.discovery.mounts import devices_mount, parse_cgroup_mounts, unified_mount
 from otel_gpu_cgroup.errors import HostUnreadable, ParseError
 from otel_gpu_cgroup.host import HostPaths, read_text
 
