@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _CHUNK: Final = 65536
+_PAGE: Final = 2048
+"""Half of the least page: seq_file (fs/seq_file.c) fills one before it hands out less than it was asked for."""
 
 
 class HeldFiles:
@@ -41,10 +43,10 @@ class HeldFiles:
 
     def read_text(self, path: str) -> str:
         """The whole content of a file, as `host.read_text` gives it; raises as that does."""
-        return self.use(path, os.O_RDONLY, lambda descriptor: _read(descriptor, path))
+        return self.use(path, os.O_RDONLY, _read).decode("utf-8", "surrogateescape")
 
-    def use(self, path: str, flags: int, call: Callable[[int], T]) -> T:
-        """What the call makes of the open file; one that was held and answers Gone is opened anew, once.
+    def use(self, path: str, flags: int, call: Callable[[int, str], T]) -> T:
+        """What the call makes of the open file and its path; one that was held and answers Gone is opened anew, once.
 
         Raises what the call raises, and Gone or HostUnreadable where the file cannot be opened.
         """
@@ -54,18 +56,18 @@ class HeldFiles:
         descriptor = self._met.get(path)
         if descriptor is not None:
             try:
-                return call(descriptor)
+                return call(descriptor, path)
             except Gone:
                 os.close(self._met.pop(path))
         return self._use_new(path, flags, call)
 
-    def _use_new(self, path: str, flags: int, call: Callable[[int], T]) -> T:
+    def _use_new(self, path: str, flags: int, call: Callable[[int, str], T]) -> T:
         descriptor = _open(path, flags)
         if len(self._met) + len(self._met_before) < self._most:
             self._met[path] = descriptor
-            return call(descriptor)
+            return call(descriptor, path)
         try:
-            return call(descriptor)
+            return call(descriptor, path)
         finally:
             os.close(descriptor)
 
@@ -82,14 +84,15 @@ def _close(files: dict[str, int]) -> None:
         os.close(files.popitem()[1])
 
 
-def _read(descriptor: int, path: str) -> str:
-    """From its beginning, which makes the kernel tell anew."""
-    content = b""
+def _read(descriptor: int, path: str) -> bytes:
+    """From its beginning, which makes the kernel tell anew; what fits into a page, it tells at once."""
     try:
-        while (chunk := os.pread(descriptor, _CHUNK, len(content))) and len(content) <= MAX_BYTES:
+        content = chunk = os.pread(descriptor, _CHUNK, 0)
+        while len(content) >= _PAGE and chunk and len(content) <= MAX_BYTES:
+            chunk = os.pread(descriptor, _CHUNK, len(content))
             content += chunk
     except OSError as error:
         raise unreadable(path, error) from error
     if len(content) > MAX_BYTES:
         raise HostUnreadable(f"{path!r} holds more than {MAX_BYTES} bytes; it is not what it should be")
-    return content.decode("utf-8", "surrogateescape")
+    return content

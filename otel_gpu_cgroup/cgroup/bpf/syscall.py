@@ -24,6 +24,7 @@ _OBJ_GET_INFO_BY_FD: Final = 15
 _PROG_QUERY: Final = 16
 _CGROUP_DEVICE: Final = 6
 _QUERY_EFFECTIVE: Final = 1
+_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY
 _BUFFER: Final = 128
 _INFO: Final = 256
 """More than struct bpf_prog_info has (232 bytes in 6.18); the kernel takes a larger one if the rest is zero."""
@@ -66,17 +67,16 @@ class Bpf:
 
         Empty: nothing restricts. Raises Gone when the cgroup has ended, PolicyUnreadable when the kernel refuses.
         """
-        return self._query(cgroup, _QUERY_EFFECTIVE)
+        return self._files.use(cgroup, _FOLDER, self._effective_ids)
 
     def query_local(self, cgroup: str) -> tuple[int, ...]:
         """Ids of the programs on this cgroup2 folder itself, in effect or not; raises as `query_effective` does."""
-        return self._query(cgroup, 0)
+        return self._files.use(cgroup, _FOLDER, self._ids)
 
-    def _query(self, cgroup: str, flags: int) -> tuple[int, ...]:
-        folder = os.O_RDONLY | os.O_DIRECTORY
-        return self._files.use(cgroup, folder, lambda descriptor: self._ids(descriptor, flags, cgroup))
+    def _effective_ids(self, descriptor: int, cgroup: str) -> tuple[int, ...]:
+        return self._ids(descriptor, cgroup, _QUERY_EFFECTIVE)
 
-    def _ids(self, descriptor: int, flags: int, cgroup: str) -> tuple[int, ...]:
+    def _ids(self, descriptor: int, cgroup: str, flags: int = 0) -> tuple[int, ...]:
         room = _IDS
         while True:
             ids = (ctypes.c_uint32 * room)()

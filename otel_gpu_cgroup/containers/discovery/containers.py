@@ -16,6 +16,7 @@ from otel_gpu_cgroup.host import HostPaths, read_text
 from otel_gpu_cgroup.model import CgroupLayout, CgroupPath, Container, Problem
 
 if TYPE_CHECKING:
+    from collections.abc import Set as AbstractSet
     from pathlib import Path
 
 _BY_PATH: Final = attrgetter("cgroup")
@@ -40,6 +41,8 @@ class ContainerDiscovery:
         self._placement = Placement(host, self._layout)
         self._known: dict[CgroupPath, Container | None] = {}
         """The paths of the last walk, each parsed once."""
+        self._inner: AbstractSet[str] = frozenset()
+        """Those of its cgroups that had cgroups below."""
         self._problems: list[Problem] = []
 
     @property
@@ -65,10 +68,11 @@ class ContainerDiscovery:
         """
         self._problems = []
         try:
-            cgroups = {cgroup[0]: cgroup for cgroup in walk(os.fspath(self._root()), self._problems)}
+            cgroups = {cgroup[0]: cgroup for cgroup in walk(os.fspath(self._root()), self._problems, self._inner)}
         except HostUnreadable:
             self._set_layout(CgroupLayout())  # so that the next cycle looks for the mounts anew
             raise
+        self._inner = {path.rpartition("/")[0] for path in cgroups}
         known = self._known
         self._known = {path: known[path] if path in known else parse_container(path) for path in cgroups}
         found = sorted((container for container in self._known.values() if container is not None), key=_BY_PATH)

@@ -13,6 +13,7 @@ from otel_gpu_cgroup.model import CgroupPath, Problem, Stage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from collections.abc import Set as AbstractSet
 
 _log: Final = logging.getLogger(__name__)
 _LEAF_LINKS: Final = 2
@@ -23,8 +24,8 @@ Cgroup: TypeAlias = tuple[CgroupPath, bool, int]
 """Its path, whether no cgroup is below it, and its folder's inode: a plain tuple, as a cycle makes thousands."""
 
 
-def walk(top: str, problems: list[Problem]) -> Iterator[Cgroup]:
-    """All cgroups below a hierarchy's top; leaves are not opened.
+def walk(top: str, problems: list[Problem], inner: AbstractSet[str] = frozenset()) -> Iterator[Cgroup]:
+    """All cgroups below a hierarchy's top; leaves are not opened, nor are those of `inner` asked whether they are some.
 
     What ends meanwhile is left out, and what cannot be read goes to `problems`; raises HostUnreadable for the top.
     """
@@ -32,7 +33,7 @@ def walk(top: str, problems: list[Problem]) -> Iterator[Cgroup]:
     while folders:
         folder = folders.pop()
         try:
-            found = _subfolders(top, folder)
+            found = _subfolders(top, folder, inner)
         except OSError as error:
             trouble = unreadable(f"{top}{folder}", error)
             if not folder:
@@ -46,15 +47,15 @@ def walk(top: str, problems: list[Problem]) -> Iterator[Cgroup]:
         folders += [path for path, is_leaf, _ in found if not is_leaf]
 
 
-def _subfolders(top: str, folder: str) -> list[Cgroup]:
+def _subfolders(top: str, folder: str, inner: AbstractSet[str]) -> list[Cgroup]:
     """Asked through the opened folder: the kernel then looks up one name, not all the names of a long path."""
     descriptor = os.open(f"{top}{folder}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         with os.scandir(descriptor) as entries:
             return [
-                (CgroupPath(f"{folder}/{entry.name}"), _is_leaf(entry), entry.inode())
+                (path, path not in inner and _is_leaf(entry), entry.inode())
                 for entry in entries
-                if entry.is_dir(follow_symlinks=False)
+                if entry.is_dir(follow_symlinks=False) and (path := CgroupPath(f"{folder}/{entry.name}"))
             ]
     finally:
         os.close(descriptor)
