@@ -89,7 +89,7 @@ def test_utilization_is_at_most_one() -> None:
 
 @pytest.mark.parametrize(
     ("sampled_at", "expected"),
-    [(99.0, 0.0), (99.98, 0.0), (99.995, 0.5), (100.0, 0.5), (107.0, 0.5), (None, 0.5)],
+    [(99.0, 0.0), (99.98, 0.0), (99.99, 0.5), (99.995, 0.5), (100.0, 0.5), (107.0, 0.5), (None, 0.5)],
 )
 def test_a_sample_from_before_the_process_began_is_of_an_earlier_one_with_its_pid(
     sampled_at: float | None, expected: float
