@@ -131,6 +131,16 @@ def test_instances_are_devices_but_no_hardware() -> None:
     }
 
 
+def test_a_row_has_ten_points_and_a_gpu_seven() -> None:
+    names = ("a", "b", "c")
+    rows = (container(name, accelerator("GPU-1", own=OwnShare(1, 0.5, 1))) for name in names)
+    of_rows = node(*rows, held=held(*((name, "GPU-1", 1, 2, 3) for name in names)))
+    of_gpus = node(gpus=[gpu("GPU-1", 0, unattributed=1), gpu("GPU-2", 1, unattributed=1)])
+    for stats, expected in ((of_rows, 3 * 10), (of_gpus, 2 * 7)):
+        with Push(Script(stats), *(row.name for row in AGENT_INSTRUMENTS)) as push:
+            assert sum(len(points(metric)) for metric in push().values()) == expected
+
+
 def test_twenty_thousand_containers_leave_nothing_behind() -> None:
     script = Script()
     with Push(script) as push:
