@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _SYSTEMDS_NAME: Final = "sd_devices"
 """Of its programs since systemd 261; before, they have none."""
-_ALWAYS: Final = frozenset({Class.JMP | Jump.ALWAYS, Class.JMP32 | Jump.ALWAYS})
+_ALWAYS: Final = Class.JMP | Jump.ALWAYS
 _EXIT: Final = Class.JMP | Jump.EXIT
 _RESULT: Final = 0
 
@@ -76,7 +76,7 @@ def is_systemd_shaped(program: Program) -> bool:
     """
     if [at for at, it in enumerate(program) if _is(it, _EXIT)] != [len(program) - 1]:
         return False
-    jumps = [(at, at + 1 + _distance(it)) for at, it in enumerate(program) if it is not None and it.code in _ALWAYS]
+    jumps = [(at, at + 1 + it.off) for at, it in enumerate(program) if it is not None and it.code == _ALWAYS]
     if not jumps:
         return not any(_is_condition(it) for it in program)
     *rules, (denial, end) = jumps
@@ -138,10 +138,6 @@ def _is_systemds(program: DeviceProgram) -> bool:
 
 def _is(it: Instruction | None, code: int) -> bool:
     return it is not None and it.code == code
-
-
-def _distance(it: Instruction) -> int:
-    return it.imm if it.group == Class.JMP32 else it.off
 
 
 def _is_condition(it: Instruction | None) -> bool:
