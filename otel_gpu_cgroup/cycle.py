@@ -125,7 +125,9 @@ class Cycle:
         complete = discovered and self._discovery.sees_all and all(is_certain(report) for report in judged)
         reports = tuple(report for report in judged if is_reported(report))
         gpus, excesses = gpu_reports(inventory, reports, ownership, discovered=discovered, complete=complete)
-        self._ledger.credit(began, reports, inventory.readings)
+        is_blind = not (containers or discovered)
+        if not is_blind:  # the next credit is then of a longer time, as no row has ended
+            self._ledger.credit(began, reports, inventory.readings)
         sealed_at = time.monotonic()
         return NodeStats(
             taken_at=taken_at,
@@ -137,7 +139,7 @@ class Cycle:
             containers=reports,
             problems=tuple(dict.fromkeys((*problems, *excesses))),
             up=stages_up(inventory, reports, ownership, discovered=discovered, names=self._names.is_up),
-            held=self._ledger.held,
+            held={} if is_blind else self._ledger.held,
             usage=self._ledger.usage,
             is_provisional=self._accelerators.is_suspecting or not all(it.is_named for it in containers),
         )

@@ -172,3 +172,8 @@ class NodeStats:
     """Of all rows that ever were."""
     is_provisional: bool = False
     """Whether another cycle may tell more: a name is awaited, or a loss is to be confirmed."""
+
+    @property
+    def is_blind(self) -> bool:
+        """Whether nobody could say which containers there are: those of the cycle before may live on."""
+        return not self.containers and not self.up.get(Stage.DISCOVERY, False)

@@ -69,11 +69,14 @@ class Callbacks:
         self._times: dict[frozenset[tuple[str, str | int]], TimeSeries] = {}
 
     def observe(self, stats: NodeStats) -> Observed:
-        """Begin the series that the cycle begins, end those that it ends, and join them with its values."""
+        """Begin the series that the cycle begins, end those that it ends, and join them with its values.
+
+        A cycle that does not know which containers there are ends none.
+        """
         now = int(stats.taken_at * 1e9)
         self._began = now if self._began is None else self._began
         before = self._containers
-        rows, problems = self._update_containers(stats.containers, now)
+        rows, problems = ([], []) if stats.is_blind else self._update_containers(stats.containers, now)
         return Observed(
             stats,
             rows,

@@ -10,7 +10,7 @@ import pytest
 
 from otel_gpu_cgroup.cgroup.reader import PolicyReader
 from otel_gpu_cgroup.host import HostPaths
-from otel_gpu_cgroup.model import AccessClass, CgroupMode, Container, ContainerReport, NodeStats, Stage
+from otel_gpu_cgroup.model import AccessClass, CgroupMode, Container, ContainerReport, GpuUuid, NodeStats, RowKey, Stage
 from otel_gpu_cgroup.nvidia.manager import NvidiaManager
 from otel_gpu_cgroup.settings import Unrestricted
 from otel_gpu_cgroup.simulate.containers import CONTAINERS, SimulatedContainer
@@ -214,3 +214,18 @@ def test_what_nobody_foresaw_costs_one_container_and_is_told(tmp_path: Path) -> 
     assert len(find(stats, SHARED[0]).accelerators) == 1
     assert [(problem.stage, problem.subject) for problem in stats.problems] == [(Stage.CYCLE, TRAINER.cgroup)]
     assert len(host.cycle.collect().problems) == 0
+
+
+def test_a_cycle_without_cgroups_ends_no_rows(host: Host) -> None:
+    key = RowKey(host.report(TRAINER).container.key, GpuUuid(uuids(0)[0]))
+    before = host.cycle.collect().held[key]
+    mounts = host.root / "proc/1/mountinfo"
+    text = mounts.read_text()
+    mounts.unlink()
+    shutil.move(host.root / "sys/fs/cgroup/devices", host.root / "away")
+    blind = host.cycle.collect()
+    assert (blind.is_blind, blind.held) == (True, {})
+    shutil.move(host.root / "away", host.root / "sys/fs/cgroup/devices")
+    mounts.write_text(text)
+    after = host.cycle.collect().held[key]
+    assert after.active + after.idle + after.unknown > before.active + before.idle + before.unknown
