@@ -25,12 +25,12 @@ from tests.fakes.fake_nvml import FakeProcess, FakeShare, Recorded, read_counts,
 
 if TYPE_CHECKING:
     from otel_gpu_cgroup.cycle import Cycle
+    from otel_gpu_cgroup.held import HeldFiles
 
 CONTAINERS: Final = (1, 100, 1000)
 _FEW: Final = (1, 101)
 """Containers where programs are counted."""
-_OPENS: Final = {CgroupMode.V2: 1, CgroupMode.HYBRID: 2}
-"""A cgroup2 folder to ask about, and on hybrid hosts a devices.list."""
+_WITH_PROGRAMS: Final = (CgroupMode.V2, CgroupMode.HYBRID)
 _UNTIL_WARM: Final = 2
 """Cycles that list the GPUs, fill what is remembered, and agree on where a container's processes are."""
 _MOST_CALLS: Final = 20
@@ -66,8 +66,8 @@ class CycleCounts:
 class CountedPrograms(Bpf):
     """bpf(2), counted by what is asked."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, files: HeldFiles) -> None:
+        super().__init__(files)
         self.queries = 0
         self.read = 0
 
@@ -97,13 +97,13 @@ def measure_counts(library: Path) -> list[Section]:
     rows += [
         Row("NVML calls, whatever the number of containers", str(max(calls)), "equal", len(set(calls)) == 1),
         limited("NVML calls per GPU", max(calls) / GPUS, "calls", _MOST_CALLS),
-        _opens(one, many, 1),
+        _opens(one, many),
     ]
     heading = f"counts of one warm cycle: {GPUS} GPUs, {kind_of_cgroups()}"
-    return [Section(heading, tuple(rows)), *(_programs_section(library, mode, most) for mode, most in _OPENS.items())]
+    return [Section(heading, tuple(rows)), *(_programs_section(library, mode) for mode in _WITH_PROGRAMS)]
 
 
-def _programs_section(library: Path, mode: CgroupMode, opens: int) -> Section:
+def _programs_section(library: Path, mode: CgroupMode) -> Section:
     heading = f"counts of one warm cycle: {GPUS} GPUs, {kind_of_cgroups(mode)}"
     if (reason := why_not_real(mode)) is not None:
         return Section(heading, (Row("not measured", reason),))
@@ -111,20 +111,26 @@ def _programs_section(library: Path, mode: CgroupMode, opens: int) -> Section:
     rows = (
         Row("queries per container", f"{many.queries / many.containers:g}", "1", many.queries == many.containers),
         Row("programs read", str(many.read), "0", many.read == 0),
-        _opens(one, many, opens),
+        _opens(one, many),
     )
     return Section(heading, rows)
 
 
-def _opens(one: CycleCounts, many: CycleCounts, each: int) -> Row:
-    """What a further container costs; of its pod's folder it has a share."""
+def _opens(one: CycleCounts, many: CycleCounts) -> Row:
+    """What a further container costs: its share of its pod's folder, as what tells its policy is held open."""
     files = (many.files - one.files) / (many.containers - one.containers)
-    return limited("files and folders opened per further container", files, "opens", each + 1 / PODS_SHARE)
+    return limited("files and folders opened per further container", files, "opens", 1 / PODS_SHARE)
 
 
 def _count(root: Path, counts: Path) -> dict[str, int]:
-    programs = CountedPrograms()
-    with new_parts(DirectHost(root), programs) as parts:
+    made: list[CountedPrograms] = []
+
+    def new_programs(files: HeldFiles) -> CountedPrograms:
+        made.append(CountedPrograms(files))
+        return made[-1]
+
+    with new_parts(DirectHost(root), new_programs) as parts:
+        programs = made[0]  # the manager's
         for _ in range(_UNTIL_WARM):
             parts.cycle.collect()
         calls, queries, read = _calls(counts), programs.queries, programs.read

@@ -16,7 +16,7 @@ from otel_gpu_cgroup.nvidia.nvml import PyNvml
 from tests.support.wiring import new_cycle, new_lost_watch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from otel_gpu_cgroup.cgroup.bpf.reader import ProgramSource
     from otel_gpu_cgroup.cycle import Cycle
@@ -39,15 +39,15 @@ class Parts:
 
 
 @contextmanager
-def new_parts(host: HostPaths, programs: ProgramSource | None = None) -> Iterator[Parts]:
+def new_parts(host: HostPaths, new_programs: Callable[[HeldFiles], ProgramSource] = Bpf) -> Iterator[Parts]:
     """Parts of which only the driver's library is started; the reader of policies is not the manager's."""
     discovery = ContainerDiscovery(host)
     files = HeldFiles(_MOST_HELD)
-    asked = programs or Bpf(files)
+    asked = new_programs(files)
     manager = NvidiaManager(host, PyNvml(), PolicyReader(host, asked, files), new_lost_watch(host, asked))
     manager.refresh(PATIENCE)
     own_files = HeldFiles(_MOST_HELD)
-    policies = PolicyReader(host, programs or Bpf(own_files), own_files)
+    policies = PolicyReader(host, new_programs(own_files), own_files)
     try:
         yield Parts(discovery, policies, manager, new_cycle(host, manager, timeout=PATIENCE))
     finally:
