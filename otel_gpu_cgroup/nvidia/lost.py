@@ -100,6 +100,8 @@ class LostWatch:
 
     def take_changes(self) -> tuple[Change, ...]:
         """The losses that have begun or ended since this was last asked."""
+        if not self._changes:
+            return ()
         changes, self._changes = self._changes, []
         return tuple(changes)
 
