@@ -41,8 +41,8 @@ def deny_minor(minor: int) -> bytes:
 
 
 def rows(container: dict[str, Any]) -> list[str]:
-    """The GPUs that a container of the JSON has."""
-    return [row["id"] for row in container["accelerators"]]
+    """The GPUs that a container of the JSON has, without those that it should have and is denied."""
+    return [row["id"] for row in container["accelerators"] if not row["lost"]]
 
 
 def attributes(log: str, metric: str) -> set[str]:
