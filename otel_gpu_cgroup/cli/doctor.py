@@ -11,8 +11,10 @@ from otel_gpu_cgroup.cgroup.bpf.reader import BpfReader
 from otel_gpu_cgroup.cgroup.bpf.syscall import Bpf
 from otel_gpu_cgroup.cli.checks import render_json, render_table, run_checks
 from otel_gpu_cgroup.cli.facts import Facts, Result
+from otel_gpu_cgroup.cli.labels import capability_label, device_label
+from otel_gpu_cgroup.cli.looks import look
 from otel_gpu_cgroup.compose import open_cycle, open_host
-from otel_gpu_cgroup.containers.discovery import read_cgroup_layout
+from otel_gpu_cgroup.containers.discovery.containers import read_cgroup_layout
 from otel_gpu_cgroup.errors import GpuCgroupError, HostUnreadable, ParseError
 from otel_gpu_cgroup.host import read_names, read_text
 from otel_gpu_cgroup.model import CgroupLayout
@@ -33,13 +35,24 @@ _CAPABILITIES: Final = {"CAP_NET_ADMIN": 12, "CAP_SYS_PTRACE": 19, "CAP_SYS_ADMI
 _HOST_PID_NAMESPACE: Final = "pid:[4026531836]"
 _HOST_USER_NAMESPACE: Final = "user:[4026531837]"
 """Numbers that the kernel gives to its first namespaces (linux/nsfs.h)."""
+_NAME_PLACES: Final = (
+    "/var/log/containers",
+    "/var/log/pods",
+    "/run/containerd",
+    "/run/k3s/containerd",
+    "/run/docker/containerd",
+    "/run/containers/storage",
+    "/var/lib/docker/containers",
+    "/var/lib/containers/storage",
+)
+"""Where kubelet and the engines leave the names of containers."""
 _AGENT_PACKAGES: Final = ("opentelemetry-sdk", "opentelemetry-exporter-otlp")
 
 
 def run_doctor(settings: Settings) -> int:
     """Print one line for each check; 1 if one fails."""
     with open_host(settings) as host, open_cycle(settings, host, _DRIVER_TIMEOUT) as cycle:
-        stats = cycle.collect()
+        stats = look(cycle.collect)
         facts = _read_facts(host, stats, simulated=settings.simulate is not None)
     checks = run_checks(facts)
     print(render_json(checks) if settings.format is OutputFormat.JSON else render_table(checks))
@@ -61,6 +74,7 @@ def _read_facts(host: HostPaths, stats: NodeStats, *, simulated: bool) -> Facts:
         kptr_restrict=_read_number("/proc/sys/kernel/kptr_restrict"),
         gpu_files=_count_names(host.proc / "driver/nvidia/gpus"),
         missing_nodes=_missing_nodes(host, stats),
+        name_places=tuple(place for place in _NAME_PLACES if host.under_root(place).is_dir()),
         in_host_pid_namespace=_is_in("pid", _HOST_PID_NAMESPACE),
         packages={name: _version(name) for name in _AGENT_PACKAGES},
     )
@@ -117,8 +131,14 @@ def _count_names(folder: Path) -> int:
 
 
 def _missing_nodes(host: HostPaths, stats: NodeStats) -> tuple[str, ...]:
-    names = ["nvidiactl", *(f"nvidia{gpu.minor}" for gpu in stats.inventory.gpus)]
-    return tuple(name for name in names if not (host.root / "dev" / name).exists())
+    gpus = stats.inventory.gpus
+    capabilities = {node: None for gpu in gpus if gpu.instance for node in gpu.instance.nodes or ()}
+    names = [
+        "nvidiactl",
+        *(device_label(gpu) for gpu in gpus if gpu.instance is None),
+        *(f"nvidia-caps/{capability_label(node)}" for node in capabilities),
+    ]
+    return tuple(name for name in names if not host.under_root(f"/dev/{name}").exists())
 
 
 def _version(package: str) -> str | None:

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Final
 
 from otel_gpu_cgroup.cli.facts import Check, Facts, Result, problems_of
 from otel_gpu_cgroup.cli.table import counted
-from otel_gpu_cgroup.model import Stage
+from otel_gpu_cgroup.model import DeviceKind, Stage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+_NOBODY: Final = "nobody can say which containers may open them"
 
 
 def _nvml(facts: Facts) -> Iterator[Check]:
@@ -58,15 +60,54 @@ def _driver_files(facts: Facts) -> Iterator[Check]:
 
 def _nodes(facts: Facts) -> Iterator[Check]:
     name = "device nodes"
-    if facts.simulated or not facts.stats.inventory.gpus:
+    gpus = facts.stats.inventory.gpus
+    if facts.simulated or not gpus:
         why = "the host is simulated" if facts.simulated else "no GPU is known"
         yield Check(name, Result.NOT_APPLICABLE, why)
     elif facts.missing_nodes:
         missing = ", ".join(facts.missing_nodes)
         lost = f"not in the host's /dev: {missing}; containers that get them later find none"
-        yield Check(name, Result.WARN, lost, "nvidia-modprobe -c MINOR (or nvidia-smi) on the host makes them")
+        cure = "nvidia-modprobe -c MINOR (-f CAPABILITY for nvidia-caps; or nvidia-smi) on the host makes them"
+        yield Check(name, Result.WARN, lost, cure)
     else:
-        yield Check(name, Result.OK, f"there for {counted(len(facts.stats.inventory.gpus), 'GPU')}")
+        yield Check(name, Result.OK, f"there for {counted(sum(gpu.instance is None for gpu in gpus), 'GPU')}")
+
+
+def _instances(facts: Facts) -> Iterator[Check]:
+    name = "MIG instances"
+    instances = [gpu.instance for gpu in facts.stats.inventory.gpus if gpu.instance is not None]
+    unknown = sum(instance.nodes is None for instance in instances)
+    if not instances:
+        yield Check(name, Result.NOT_APPLICABLE, "there is none")
+    elif unknown:
+        lost = f"of {counted(len(instances), 'instance')} the capability nodes of {unknown} are unknown: {_NOBODY}"
+        yield Check(
+            name, Result.FAIL, lost, "mount the host's /proc below --host-root, with all that the driver has in it"
+        )
+    else:
+        yield Check(name, Result.OK, f"the capability nodes of {counted(len(instances), 'instance')} are known")
+
+
+def _share(facts: Facts) -> Iterator[Check]:
+    """A partitioned GPU is left out: drivers list processes by instance."""
+    name = "own shares"
+    inventory, trouble = facts.stats.inventory, problems_of(facts.stats, Stage.SHARE)
+    partitioned = {gpu.uuid for gpu in inventory.gpus if gpu.kind is DeviceKind.PARTITIONED}
+    lists = [reading.processes for uuid, reading in inventory.readings.items() if uuid not in partitioned]
+    unlisted = sum(processes is None for processes in lists)
+    if not lists:
+        yield Check(name, Result.NOT_APPLICABLE, "NVML has read no device")
+    elif trouble:
+        cure = "share the host's PID namespace (hostPID: true in Kubernetes, --pid host in Docker) and its /proc"
+        yield Check(name, Result.WARN, trouble, cure)
+    elif unlisted:
+        lost = f"of {counted(len(lists), 'device')} the driver does not list the processes of {unlisted}"
+        yield Check(name, Result.WARN, lost, "look for problems of NVML, and update the driver")
+    else:
+        count = counted(len(inventory.pids), "process")
+        yield Check(
+            name, Result.OK, f"the driver lists {count} on {counted(len(lists), 'device')}, and /proc shows whose"
+        )
 
 
 def _has_gpu(facts: Facts) -> bool:
@@ -83,4 +124,6 @@ DRIVER_CHECKS: Final[tuple[Callable[[Facts], Iterator[Check]], ...]] = (
     _driver_files,
     _nvml,
     _nodes,
+    _instances,
+    _share,
 )

@@ -8,21 +8,28 @@ from typing import TYPE_CHECKING, Final
 
 from otel_gpu_cgroup.cgroup.policy import UnknownPolicy
 from otel_gpu_cgroup.cli.explanation import Explanation, Speaker, render_explanation
-from otel_gpu_cgroup.cli.selection import LEAST_DIGITS, select_containers
+from otel_gpu_cgroup.cli.labels import container_label
+from otel_gpu_cgroup.cli.looks import look
+from otel_gpu_cgroup.cli.selection import LEAST_DIGITS, find_outer, name_trouble, select_containers
+from otel_gpu_cgroup.cli.table import aligned
 from otel_gpu_cgroup.compose import open_host, open_senses
-from otel_gpu_cgroup.containers.discovery import read_cgroup_layout
-from otel_gpu_cgroup.containers.placement import read_first_process
-from otel_gpu_cgroup.errors import Gone, HostUnreadable, NoSuchContainer, PolicyUnreadable
-from otel_gpu_cgroup.model import AccessClass, Stage
+from otel_gpu_cgroup.containers.discovery.containers import read_cgroup_layout
+from otel_gpu_cgroup.containers.discovery.placement import read_first_process
+from otel_gpu_cgroup.containers.naming.names import matches
+from otel_gpu_cgroup.errors import Gone, GpuCgroupError, HostUnreadable, NoSuchContainer, PolicyUnreadable
+from otel_gpu_cgroup.model import AccessClass, ContainerReport, Stage
 from otel_gpu_cgroup.nvidia.judgement import judge
+from otel_gpu_cgroup.nvidia.share import own_shares
 from otel_gpu_cgroup.printable import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from otel_gpu_cgroup.cgroup.policy import DevicePolicy, PolicyReading
+    from otel_gpu_cgroup.compose import Senses
+    from otel_gpu_cgroup.cycle import Discovery
     from otel_gpu_cgroup.host import HostPaths
-    from otel_gpu_cgroup.model import CgroupLayout, Container, ContainerReport, DeviceInventory, NodeStats
+    from otel_gpu_cgroup.model import CgroupLayout, Container, DeviceInventory, NodeStats
     from otel_gpu_cgroup.nvidia.judgement import Judgement
     from otel_gpu_cgroup.settings import Settings
 
@@ -31,46 +38,74 @@ _DRIVER_TIMEOUT: Final = 60.0
 
 
 def run_explain(settings: Settings, wanted: str) -> int:
-    """Print the explanation; raises NoSuchContainer when not one container is meant."""
+    """Print the explanation, of the last look; raises NoSuchContainer when not one container is meant."""
     with open_host(settings) as host, open_senses(settings, host, _DRIVER_TIMEOUT) as senses:
-        stats = senses.cycle.collect()
-        report = _the_one(wanted, stats)
-        print(render_explanation(_explain(report, stats.inventory, senses.policies, host)))
+        stats = look(senses.cycle.collect)
+        container = _the_one(wanted, stats, senses.discovery)
+        print(render_explanation(_explain(container, stats, senses, host, settings)))
     return 0
 
 
-def _the_one(wanted: str, stats: NodeStats) -> ContainerReport:
-    """The container that is meant; where several may be, they are printed."""
-    reports = {report.container.key: report for report in stats.containers}
-    found = select_containers(wanted, [report.container for report in stats.containers])
+def _the_one(wanted: str, stats: NodeStats, discovery: Discovery) -> Container:
+    """The container that is meant, also a unit that counts as none; where several may be, they are printed."""
+    containers = [report.container for report in stats.containers]
+    found = select_containers(wanted, containers) or select_containers(wanted, _find_units(discovery))
     if len(found) == 1:
-        return reports[found[0].key]
+        return found[0]
     name = printable(wanted, limit=120)
     if found:
-        print("\n".join(f"{container.runtime}  {printable(container.cgroup)}" for container in found))
+        rows = [(it.runtime, container_label(it), printable(it.cgroup, limit=4096)) for it in found]
+        print("\n".join(aligned(rows)))
         raise NoSuchContainer(f"'{name}' may be each of these {len(found)}; say more of its id, or its cgroup")
     for problem in stats.problems:
         if problem.stage is Stage.DISCOVERY and not stats.up.get(Stage.DISCOVERY):
             raise NoSuchContainer(f"containers cannot be looked for: {problem.message}")
     raise NoSuchContainer(
-        f"none of the {len(reports)} containers here is '{name}'; name it by its id, the first {LEAST_DIGITS} or more "
-        "digits of it, name, namespace/pod[/container] or cgroup, as `once --format json` lists them"
+        f"none of the {len(containers)} containers here is '{name}'; name it by its id, the first {LEAST_DIGITS} or "
+        "more digits of it, name, namespace/pod[/container] or cgroup, as `once --format json` lists them"
     )
+
+
+def _find_units(discovery: Discovery) -> list[Container]:
+    """Those of systemd, most of which have nothing to do with GPUs and are in no cycle."""
+    try:
+        return [container for container in discovery.discover() if container.is_unit]
+    except GpuCgroupError:
+        return []
 
 
 def _explain(
-    report: ContainerReport, inventory: DeviceInventory, policies: PolicyReading, host: HostPaths
+    container: Container, stats: NodeStats, senses: Senses, host: HostPaths, settings: Settings
 ) -> Explanation:
-    policy, judgement = _judge(report.container, policies, inventory)
+    inventory = stats.inventory
+    policy, judgement = _judge(container, senses.policies, inventory)
+    containers = [report.container for report in stats.containers]
+    reports = {report.container.key: report for report in stats.containers}
+    ownership = senses.processes.attribute(inventory, containers)
     return Explanation(
-        container=report.container,
+        report=reports.get(container.key) or ContainerReport(container, judgement.access, judgement.source),
         policy=policy,
         judgement=judgement,
-        speakers=tuple(_speakers(report.container, read_cgroup_layout(host))),
-        gpus=inventory.gpus,
-        readings=inventory.readings,
-        is_excluded=report.access is AccessClass.EXCLUDED,
+        speakers=tuple(_speakers(container, read_cgroup_layout(host))),
+        inventory=inventory,
+        shares=own_shares(inventory.readings, ownership),
+        share_trouble=next((problem.message for problem in ownership.problems), None),
+        name_trouble=name_trouble(container, stats.problems),
+        outer=find_outer(container, containers),
+        exclusion=_exclusion(container, settings) if _is_excluded(reports.get(container.key)) else None,
+        is_reported=container.key in reports,
+        unrestricted=settings.unrestricted,
     )
+
+
+def _is_excluded(report: ContainerReport | None) -> bool:
+    return report is not None and report.access is AccessClass.EXCLUDED
+
+
+def _exclusion(container: Container, settings: Settings) -> str:
+    """Why it is left out; what no glob of the user's names is the one that this runs in."""
+    globs = (glob for glob in settings.exclude_containers if matches(container, glob))
+    return next((f"by --exclude-containers '{glob}'" for glob in globs), "as the one that this runs in")
 
 
 def _judge(container: Container, policies: PolicyReading, inventory: DeviceInventory) -> tuple[DevicePolicy, Judgement]:

@@ -57,7 +57,9 @@ class Facts:
     gpu_files: int = 0
     """GPUs under the host's /proc/driver/nvidia."""
     missing_nodes: tuple[str, ...] = ()
-    """Of the device nodes that the known GPUs need."""
+    """Of the device nodes that the known GPUs and instances need."""
+    name_places: tuple[str, ...] = ()
+    """The folders of this host in which kubelet and engines leave the names of containers."""
     in_host_pid_namespace: bool = True
     packages: Mapping[str, str | None] = field(default_factory=dict)
     """Versions of what the agent needs; None for what is not installed."""

@@ -128,6 +128,20 @@ def _pid_namespace(facts: Facts) -> Iterator[Check]:
         yield Check(name, Result.WARN, lost, "hostPID: true in Kubernetes, --pid host in Docker")
 
 
+def _names(facts: Facts) -> Iterator[Check]:
+    name = "names"
+    works = facts.stats.up.get(Stage.NAMES)
+    found = ", ".join(facts.name_places) or "none of the places where engines leave them"
+    if works is None:
+        yield Check(name, Result.NOT_APPLICABLE, f"no container here waits for one; there is {found}")
+    elif works:
+        yield Check(name, Result.OK, f"told by what is in {found}")
+    else:
+        trouble = problems_of(facts.stats, Stage.NAMES) or "some containers have none"
+        cure = "mount the host's /var/log, /run and /var/lib/docker or /var/lib/containers below --host-root"
+        yield Check(name, Result.WARN, f"{trouble}; there is {found}", cure)
+
+
 KERNEL_CHECKS: Final[tuple[Callable[[Facts], Iterator[Check]], ...]] = (
     _cgroups,
     _capabilities,
@@ -135,4 +149,5 @@ KERNEL_CHECKS: Final[tuple[Callable[[Facts], Iterator[Check]], ...]] = (
     _programs,
     _containers,
     _pid_namespace,
+    _names,
 )

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from otel_gpu_cgroup.model import NodeStats, Problem
 
 _log: Final = logging.getLogger(__name__)
+_FINDINGS: Final = "otel_gpu_cgroup.nvidia.manager"
+"""Whose log tells which containers have lost a GPU."""
 
 
 class LineFormatter(logging.Formatter):
@@ -28,12 +30,17 @@ class LineFormatter(logging.Formatter):
         return f"{time} {record.levelname.lower()} {printable(text, limit=8192)}"
 
 
-def configure_logging(level: str) -> None:
-    """Send this program's log to stderr; libraries speak from the level warning on."""
+def configure_logging(level: str, *, prints_findings: bool = False) -> None:
+    """Send this program's log to stderr; libraries speak from the level warning on.
+
+    Of a command that prints its findings the log does not tell them again.
+    """
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(LineFormatter())
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
     logging.getLogger("otel_gpu_cgroup").setLevel(level.upper())
+    if prints_findings:
+        logging.getLogger(_FINDINGS).setLevel(logging.ERROR)
 
 
 class ProblemLog:

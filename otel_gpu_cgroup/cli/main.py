@@ -19,11 +19,14 @@ if TYPE_CHECKING:
 
 COMMANDS: Final = {
     "run": "collect and push metrics until SIGTERM or SIGINT",
-    "once": "collect once and print",
+    "once": "collect and print; looks again after a second, at most twice, where one look cannot tell all",
     "explain": "tell why one container has, or has not, each GPU",
     "doctor": "check what this program needs, and say what to do",
 }
-_CONTAINER: Final = "its id or 4 or more digits that it begins with, name, namespace/pod[/container], or cgroup path"
+_CONTAINER: Final = (
+    "its id or 4 or more digits that it begins with; its name, a unit's, or slurm-JOB.STEP; namespace/pod[/container]; "
+    "or its cgroup path"
+)
 _FATAL: Final = 1
 _USAGE: Final = 2
 
@@ -57,7 +60,7 @@ def _main(words: Sequence[str]) -> int:
     command, container = chosen.pop("command"), chosen.pop("container", "")
     given = {name: value for name, value in chosen.items() if value is not None}
     settings = read_settings(given, os.environ, command)
-    configure_logging(settings.log_level)
+    configure_logging(settings.log_level, prints_findings=command != "run")
     return _run_command(command, settings, container)
 
 

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`once`: one cycle, printed."""
+"""`once`: what is true now, printed: one cycle, or as many as it takes to tell (see looks.py)."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from otel_gpu_cgroup.cli.render import render_json, render_table
+from otel_gpu_cgroup.cli.looks import look
+from otel_gpu_cgroup.cli.overview import render_table
+from otel_gpu_cgroup.cli.render import render_json
 from otel_gpu_cgroup.compose import open_cycle, open_host
 from otel_gpu_cgroup.settings import OutputFormat
 
@@ -17,9 +19,9 @@ _DRIVER_TIMEOUT: Final = 60.0
 
 
 def run_once(settings: Settings) -> int:
-    """Print what one cycle found; 0 whatever that is."""
+    """Print what the last look found; 0 whatever that is."""
     with open_host(settings) as host, open_cycle(settings, host, _DRIVER_TIMEOUT) as cycle:
-        stats = cycle.collect()
+        stats = look(cycle.collect)
     if settings.format is OutputFormat.JSON:
         print(render_json(stats, simulated=settings.simulate is not None))
     else:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pure: a sealed cycle as JSON and as a table."""
+"""Pure: a sealed cycle as JSON, for programs."""
 
 from __future__ import annotations
 
@@ -7,13 +7,8 @@ import json
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from otel_gpu_cgroup.cli.table import UNKNOWN, aligned, busy_cell, memory_cell
-from otel_gpu_cgroup.printable import printable
-
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from otel_gpu_cgroup.model import AcceleratorStats, Container, ContainerReport, GpuReport, GpuUuid, NodeStats
+    from otel_gpu_cgroup.model import AcceleratorStats, Container, ContainerReport, GpuReport, NodeStats, OwnShare
 
 
 def render_json(stats: NodeStats, *, simulated: bool) -> str:
@@ -40,17 +35,19 @@ def _document(stats: NodeStats, *, simulated: bool) -> dict[str, Any]:
 
 
 def _gpu(report: GpuReport) -> dict[str, Any]:
+    gpu, reading = report.gpu, report.reading
     return {
-        "id": report.gpu.uuid,
-        "index": report.gpu.index,
-        "minor": report.gpu.minor,
-        "model": report.gpu.model,
-        "parent": None,
-        "mig_profile": None,
-        "kind": "gpu",
-        "memory_total": report.reading.memory_total,
-        "memory_used": report.reading.memory_used,
-        "duty_cycle": report.reading.duty_cycle,
+        "id": gpu.uuid,
+        "index": gpu.index,
+        "minor": gpu.minor,
+        "model": gpu.model,
+        "parent": None if gpu.instance is None else gpu.instance.parent,
+        "mig_profile": None if gpu.instance is None else gpu.instance.profile,
+        "kind": gpu.kind,
+        "memory_total": reading.memory_total,
+        "memory_used": reading.memory_used,
+        "memory_unattributed": report.unattributed,
+        "duty_cycle": reading.duty_cycle,
         "containers": list(report.containers),
     }
 
@@ -63,6 +60,7 @@ def _container(report: ContainerReport) -> dict[str, Any]:
         "cgroup": container.cgroup,
         "name": container.name,
         "pod": _pod(container),
+        "slurm": _slurm(container),
         "access": report.access,
         "source": report.source,
         "accelerators": [_accelerator(accelerator) for accelerator in report.accelerators],
@@ -76,6 +74,11 @@ def _pod(container: Container) -> dict[str, Any] | None:
     return {"uid": pod.uid, "name": pod.name, "namespace": pod.namespace, "container": pod.container}
 
 
+def _slurm(container: Container) -> dict[str, Any] | None:
+    step = container.slurm
+    return None if step is None else {"job": step.job, "step": step.step, "uid": step.uid}
+
+
 def _accelerator(accelerator: AcceleratorStats) -> dict[str, Any]:
     return {
         "make": accelerator.make,
@@ -84,46 +87,13 @@ def _accelerator(accelerator: AcceleratorStats) -> dict[str, Any]:
         "memory_total": accelerator.memory_total,
         "memory_used": accelerator.memory_used,
         "duty_cycle": accelerator.duty_cycle,
-        "own": None,
+        "own": _own(accelerator.own),
         "lost": accelerator.lost,
+        "reason": accelerator.reason,
     }
 
 
-def render_table(stats: NodeStats) -> str:
-    """The cycle as two tables, of GPUs and of containers, and its problems; memory and duty cycle are device-wide."""
-    nodes = {report.gpu.uuid: _node(report) for report in stats.gpus}
-    gpus = [("GPU", "MODEL", "MEMORY", "BUSY", "CONTAINERS"), *(_gpu_row(report) for report in stats.gpus)]
-    containers = [
-        ("CONTAINER", "RUNTIME", "ACCESS", "GPUS"),
-        *(_container_row(report, nodes) for report in stats.containers),
-    ]
-    problems = [
-        f"problem: {problem.stage}: {printable(problem.subject)}: {printable(problem.message)}"
-        for problem in stats.problems
-    ]
-    return "\n".join((*aligned(gpus), "", *aligned(containers), *_apart(problems)))
-
-
-def _gpu_row(report: GpuReport) -> tuple[str, ...]:
-    memory, busy = memory_cell(report.reading), busy_cell(report.reading)
-    holders = " ".join(_short(key) for key in report.containers) or ("(none)" if report.complete else UNKNOWN)
-    return _node(report), report.gpu.model or UNKNOWN, memory, busy, holders
-
-
-def _node(report: GpuReport) -> str:
-    """The name of its device node below /dev."""
-    return f"nvidia{report.gpu.minor}"
-
-
-def _container_row(report: ContainerReport, nodes: Mapping[GpuUuid | None, str]) -> tuple[str, ...]:
-    gpus = " ".join(nodes.get(accelerator.id, accelerator.id) for accelerator in report.accelerators) or UNKNOWN
-    return _short(report.container.key), report.container.runtime, report.access, gpus
-
-
-def _short(key: str) -> str:
-    """A runtime's id as people know it, by its first 12 digits; a cgroup's path as it is."""
-    return printable(key) if key.startswith("/") else key[:12]
-
-
-def _apart(lines: list[str]) -> list[str]:
-    return ["", *lines] if lines else []
+def _own(share: OwnShare | None) -> dict[str, Any] | None:
+    if share is None:
+        return None
+    return {"memory": share.memory, "utilization": share.utilization, "processes": share.processes}

@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pure: which container a person means by a word."""
+"""Pure: which container a person means by a word, and what of a cycle concerns it."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+from otel_gpu_cgroup.model import Stage
 
-    from otel_gpu_cgroup.model import Container
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from otel_gpu_cgroup.model import Container, Problem
 
 LEAST_DIGITS: Final = 4
 """A beginning of an id that is shorter names too many."""
@@ -32,3 +34,17 @@ def _kubernetes_names(container: Container) -> tuple[str, ...]:
         return ()
     name = f"{pod.namespace}/{pod.name}"
     return (name,) if pod.container is None else (name, f"{name}/{pod.container}")
+
+
+def find_outer(container: Container, containers: Iterable[Container]) -> Container | None:
+    """The innermost of the containers that this one is in; None where it is in no other."""
+    around = (other for other in containers if container.cgroup.startswith(f"{other.cgroup}/"))
+    return max(around, key=lambda other: len(other.cgroup), default=None)
+
+
+def name_trouble(container: Container, problems: Iterable[Problem]) -> str | None:
+    """Why not all of its names are told: what a cycle says of it, or of all pods."""
+    is_nameless = container.pod is not None and container.pod.name is None
+    subjects = (container.cgroup, "pods") if is_nameless else (container.cgroup,)
+    found = (it.message for it in problems if it.stage is Stage.NAMES and it.subject in subjects)
+    return next(found, None)

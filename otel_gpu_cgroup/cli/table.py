@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from otel_gpu_cgroup.model import GpuReading
+    from otel_gpu_cgroup.model import GpuReading, OwnShare
 
 UNKNOWN: Final = "-"
 _MIB: Final = 1 << 20
@@ -22,7 +22,8 @@ def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
 
 def counted(number: int, noun: str) -> str:
     """Such as `1 rule` or `2 rules`."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+    plural = f"{noun}es" if noun.endswith("s") else f"{noun}s"
+    return f"{number} {noun if number == 1 else plural}"
 
 
 def memory_cell(reading: GpuReading) -> str:
@@ -33,6 +34,19 @@ def memory_cell(reading: GpuReading) -> str:
 def busy_cell(reading: GpuReading) -> str:
     """The duty cycle."""
     return UNKNOWN if reading.duty_cycle is None else f"{reading.duty_cycle:.0f} %"
+
+
+def size_cell(size: int | None) -> str:
+    """One amount of memory."""
+    return UNKNOWN if size is None else f"{_mebibytes(size)} MiB"
+
+
+def share_cells(own: OwnShare | None) -> tuple[str, str, str]:
+    """Memory, utilization and number of a container's own processes."""
+    if own is None:
+        return UNKNOWN, UNKNOWN, UNKNOWN
+    busy = UNKNOWN if own.utilization is None else f"{100 * own.utilization:.0f} %"
+    return size_cell(own.memory), busy, str(own.processes)
 
 
 def _mebibytes(size: int | None) -> str:

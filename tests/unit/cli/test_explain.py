@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from typing import Final
+from dataclasses import replace
+from typing import Any, Final
 
 import pytest
 
@@ -13,21 +14,36 @@ from otel_gpu_cgroup.cgroup.devices_list import DeviceRule, parse_devices_list
 from otel_gpu_cgroup.cgroup.fallback.stated import StandInPolicy, StatedPolicy, Statement
 from otel_gpu_cgroup.cgroup.policy import BothPolicies, DevicePolicy, UnknownPolicy
 from otel_gpu_cgroup.cli.explanation import Explanation, Speaker, render_explanation
-from otel_gpu_cgroup.cli.selection import select_containers
+from otel_gpu_cgroup.cli.selection import find_outer, name_trouble, select_containers
 from otel_gpu_cgroup.errors import PolicyUnreadable
 from otel_gpu_cgroup.model import (
     READ_WRITE,
+    AcceleratorStats,
+    AccessClass,
     CgroupPath,
     Container,
+    ContainerReport,
+    DeviceInventory,
+    DeviceNode,
     DeviceType,
     Gpu,
+    GpuProcess,
     GpuReading,
     GpuUuid,
+    MigInstance,
+    Ownership,
     Pod,
     PolicySource,
+    Problem,
+    ProcessOwner,
     Runtime,
+    SlurmStep,
+    Stage,
 )
 from otel_gpu_cgroup.nvidia.judgement import judge
+from otel_gpu_cgroup.nvidia.share import Shares, own_shares
+from otel_gpu_cgroup.settings import Unrestricted
+from tests.support.stats import accelerator
 
 ALONE: Final = Container(CgroupPath(f"/docker/{'1a2b' * 16}"), Runtime.DOCKER, "1a2b" * 16, name="web")
 TWIN: Final = Container(CgroupPath(f"/docker/{'1a2c' * 16}"), Runtime.DOCKER, "1a2c" * 16, name="1a2b")
@@ -41,7 +57,9 @@ SIDECAR: Final = Container(
     CgroupPath(f"/kubepods/podx/{'eeee' * 16}"), Runtime.CONTAINERD, "eeee" * 16, pod=Pod("uid-1", "trainer", "ml")
 )
 NAMELESS: Final = Container(CgroupPath("/machine.slice/unit.service"), Runtime.PODMAN)
-EVERYONE: Final = (ALONE, TWIN, PODDED, SIDECAR, NAMELESS)
+STEP: Final = Container(CgroupPath("/slurm/uid_1/job_42/step_0"), Runtime.SLURM, name="slurm-42.0")
+UNIT: Final = Container(CgroupPath("/system.slice/ollama.service"), Runtime.SYSTEMD, name="ollama.service")
+EVERYONE: Final = (ALONE, TWIN, PODDED, SIDECAR, NAMELESS, STEP, UNIT)
 GPUS: Final = (Gpu(0, GpuUuid("GPU-a"), "H100", index=1), Gpu(1, GpuUuid("GPU-b"), "H100", index=0))
 READINGS: Final = {GpuUuid("GPU-a"): GpuReading(80 << 30, 5 << 30, 12.5)}
 
@@ -58,13 +76,38 @@ def program(minor: int) -> DeviceProgram:
     return DeviceProgram(encode(code), "sd_devices", bytes.fromhex("0123456789abcdef"))
 
 
+def capability(minor: int) -> DeviceNode:
+    return DeviceNode(DeviceType.CHAR, 508, minor)
+
+
 def explain(
-    policy: DevicePolicy, container: Container = ALONE, gpus: tuple[Gpu, ...] = GPUS, *, is_excluded: bool = False
+    policy: DevicePolicy,
+    container: Container = ALONE,
+    gpus: tuple[Gpu, ...] = GPUS,
+    rows: tuple[AcceleratorStats, ...] = (),
+    **more: Any,
 ) -> list[str]:
     speakers = (Speaker("cgroup v1", f"/sys/fs/cgroup/devices{container.cgroup}", "its own cgroup"),)
     judgement = judge(policy, gpus)
-    explanation = Explanation(container, policy, judgement, speakers, gpus, READINGS, is_excluded=is_excluded)
+    report = ContainerReport(container, more.pop("access", judgement.access), judgement.source, rows)
+    inventory = DeviceInventory(gpus, READINGS)
+    explanation = Explanation(report, policy, judgement, speakers, inventory, **more)
     return render_explanation(explanation).splitlines()
+
+
+def shares(**processes: tuple[GpuProcess, ...] | None) -> Shares:
+    """Of ALONE, whose all these processes are, by the last letter of the GPU's UUID."""
+    readings = {
+        GpuUuid(f"GPU-{letter}"): GpuReading(processes=found, covered=1.0) for letter, found in processes.items()
+    }
+    pids = (process.pid for found in processes.values() for process in found or ())
+    return own_shares(readings, Ownership({pid: ProcessOwner(ALONE.key, 1.0) for pid in pids}))
+
+
+def told(lines: list[str], word: str) -> list[str]:
+    """What is said under a word, before the verdicts."""
+    head = lines[: lines.index("")]
+    return [line.partition(" ")[2].strip() for line in head if line.startswith(f"{word} ")]
 
 
 @pytest.mark.parametrize(
@@ -80,6 +123,9 @@ def explain(
         ("ml/trainer", [PODDED, SIDECAR]),
         ("ml/trainer/main", [PODDED]),
         ("/machine.slice/unit.service", [NAMELESS]),
+        ("slurm-42.0", [STEP]),
+        ("slurm-42", []),
+        ("ollama.service", [UNIT]),
         ("1a2", []),
         ("trainer", []),
         ("2b1a", []),
@@ -109,6 +155,7 @@ def test_the_rules_of_a_devices_list_and_what_each_decided() -> None:
         f"cgroup v1  /sys/fs/cgroup/devices/docker/{'1a2b' * 16} (its own cgroup)",
         "access     explicit: it may open 1 of 2 GPUs",
         "source     devices.list",
+        "uses       nvidia0,1: not known: the driver does not list its processes",
         "",
         "GPU      INDEX  UUID                                  MAY OPEN  DEVICES.LIST  MEMORY            BUSY",
         "nvidia0  1      GPU-a                                 allow     c 195:0 rw    5120 / 81920 MiB  12 %",
@@ -229,13 +276,143 @@ def test_where_no_gpu_is_known_the_nodes_are_shown_that_it_may_open() -> None:
 
 def test_hostile_names_break_no_line() -> None:
     evil = Container(CgroupPath("/a\n\x1b[2J\udcff"), Runtime.PODMAN, None, "b\rc", Pod("u\n", "n\x07", "s\n", "c\n"))
-    lines = explain(parse_devices_list(""), evil, is_excluded=True)
+    evil = replace(evil, slurm=SlurmStep("s\n", "j\x1b"))
+    lost = accelerator("GPU-x\n", lost=True, reason="r\n")
+    lines = explain(
+        parse_devices_list(""),
+        evil,
+        rows=(lost,),
+        outer=evil,
+        exclusion="by 'g\n'",
+        share_trouble="t\n",
+        name_trouble="n\n",
+        access=AccessClass.EXCLUDED,
+    )
     assert all(line.isprintable() for line in lines)
-    assert lines[:5] == [
+    assert lines[:8] == [
         "container  without an id",
         r"name       b\rc",
         "runtime    podman",
         r"pod        u\n s\n/n\x07/c\n",
+        r"slurm      job j\x1b, step s\n",
+        r"names      n\n",
+        r"inside     s\n/n\x07/c\n (/a\n\x1b[2J\udcff)",
         r"cgroup     /a\n\x1b[2J\udcff",
     ]
-    assert any(line.startswith("excluded   ") for line in lines)
+    assert told(lines, "lost") == [r"GPU-x\n: it should be able to open it: r\n"]
+
+
+def test_an_instance_needs_each_of_its_nodes() -> None:
+    """A GPU's node and one of two capabilities are no instance."""
+    instance = MigInstance(GpuUuid("GPU-a"), 2, 0, "1g.10gb", nodes=tuple(capability(minor) for minor in (696, 697)))
+    other = replace(instance, gpu_instance=3, nodes=tuple(capability(minor) for minor in (705, 706)))
+    unknown = replace(instance, gpu_instance=4, nodes=None)
+    parent = replace(GPUS[0], is_partitioned=True)
+    parts = [
+        Gpu(0, GpuUuid(f"MIG-{it.gpu_instance}"), "H100", index=1, instance=it) for it in (instance, other, unknown)
+    ]
+    lines = explain(parse_devices_list("c 195:0 rw\nc 508:696 rw\nc 508:697 rw\nc 508:705 rw\n"), gpus=(parent, *parts))
+    assert told(lines, "access") == ["explicit: it may open 1 of 3 GPUs and MIG instances"]
+    table = [line.split() for line in lines[lines.index("") + 2 :]]
+    assert [row[:4] for row in table[:2]] == [
+        ["nvidia0", "1", "GPU-a", "allow"],
+        ["nvidia0/gi2", "1", "MIG-2", "allow"],
+    ]
+    assert [(row[0], *row[-4:]) for row in table[2:4]] == [
+        ("nvidia-cap696", "allow", "c", "508:696", "rw"),
+        ("nvidia-cap697", "allow", "c", "508:697", "rw"),
+    ]
+    assert table[4][:4] == ["nvidia0/gi3", "1", "MIG-3", "deny"]
+    assert [(row[0], row[-3]) for row in table[6:7]] == [("nvidia-cap706", "deny")]
+    assert table[7][:4] == ["nvidia0/gi4", "1", "MIG-4", "unknown"]
+    assert table[8] == ["(its", "capability", "nodes", "are", "not", "known)"]
+    assert "  c 508:697 rw        <- nvidia-cap697" in lines
+
+
+def test_a_lost_device_is_told_with_its_reason_and_the_way_that_denies_it() -> None:
+    lost = accelerator("GPU-b", None, None, lost=True, reason="of the 2 programs on its cgroup systemd's denies it")
+    lines = explain(BpfPolicy([program(0)]), rows=(accelerator("GPU-a"), lost))
+    assert told(lines, "lost") == [
+        "nvidia1: it should be able to open it: of the 2 programs on its cgroup systemd's denies it"
+    ]
+    assert lines[-1] == "  its answer for nvidia1 (c 195:1): deny"
+
+
+def test_what_it_uses_and_that_it_goes_on_with_what_it_is_denied() -> None:
+    uses = shares(a=(GpuProcess(1, 3 << 20, 0.25, 9.0), GpuProcess(2, 1 << 20, 0.5, 9.0)), b=(GpuProcess(3, None),))
+    lines = explain(parse_devices_list("c 195:0 rw\n"), shares=uses)
+    assert told(lines, "uses") == [
+        "nvidia0: 2 processes of it, memory 4 MiB, busy 75 %",
+        "nvidia1: 1 process of it, memory -, busy -; denied and using: it goes on with what was opened before",
+    ]
+    assert told(explain(parse_devices_list(""), shares=shares(a=(), b=())), "uses") == ["no GPU"]
+    partly = explain(parse_devices_list(""), shares=shares(a=(), b=None), share_trouble="needs the host PID namespace")
+    assert told(partly, "uses") == ["nvidia1: not known: needs the host PID namespace"]
+    assert told(explain(parse_devices_list(""), gpus=()), "uses") == []
+
+
+@pytest.mark.parametrize("unrestricted", Unrestricted)
+def test_which_rows_an_unrestricted_container_gets(unrestricted: Unrestricted) -> None:
+    [access] = told(explain(parse_devices_list("a *:* rwm\n"), unrestricted=unrestricted), "access")
+    rows = {"using": "rows for what it uses", "all": "a row for each", "none": "no rows"}[unrestricted]
+    assert access == f"unrestricted: it may open every device; it has {rows}, with --unrestricted {unrestricted}"
+
+
+def test_a_container_that_is_left_out_has_the_class_that_it_would_have() -> None:
+    lines = explain(
+        parse_devices_list("c 195:1 rw\n"), access=AccessClass.EXCLUDED, exclusion="by --exclude-containers 'w*'"
+    )
+    assert told(lines, "access") == ["excluded: left out of all metrics by --exclude-containers 'w*'"]
+    assert told(lines, "otherwise") == ["explicit: it may open 1 of 2 GPUs"]
+
+
+def test_a_step_of_slurm_whose_programs_deny_a_gpu_is_what_the_cycle_says() -> None:
+    lines = explain(parse_devices_list("a *:* rwm\n"), access=AccessClass.EXPLICIT)
+    assert told(lines, "access") == ["explicit: it may open 2 of 2 GPUs"]
+
+
+def test_a_unit_that_counts_as_no_container_is_told_why() -> None:
+    unit = Container(CgroupPath("/system.slice/ollama.service"), Runtime.SYSTEMD, name="ollama.service")
+    lines = explain(BpfPolicy(()), unit, is_reported=False)
+    assert told(lines, "unit") == ["ollama.service"]
+    [rows] = told(lines, "rows")
+    assert rows.startswith("none: a unit is reported where ")
+
+
+def test_where_it_is_and_whose_job_it_is() -> None:
+    step = Container(
+        CgroupPath("/slurm/uid_7/job_42/step_0/docker/x"),
+        Runtime.SLURM,
+        name="slurm-42.0",
+        slurm=SlurmStep("0", "42", 7),
+    )
+    assert told(explain(parse_devices_list(""), step, outer=ALONE), "inside") == [f"web ({ALONE.cgroup})"]
+    assert told(explain(parse_devices_list(""), step), "slurm") == ["job 42 of user 7, step 0"]
+    jobless = replace(step, slurm=SlurmStep("batch"))
+    assert told(explain(parse_devices_list(""), jobless), "slurm") == ["job -, step batch"]
+
+
+def test_names_that_are_awaited_and_names_that_never_came() -> None:
+    [awaited] = told(explain(parse_devices_list(""), replace(ALONE, is_named=False), name_trouble="x"), "names")
+    assert awaited.startswith("not all told yet; ")
+    assert told(explain(parse_devices_list(""), name_trouble="nothing has told it"), "names") == ["nothing has told it"]
+    assert told(explain(parse_devices_list("")), "names") == []
+
+
+def test_why_a_container_has_no_names() -> None:
+    nameless = replace(PODDED, pod=Pod("uid-1"))
+    of_pods = Problem(Stage.NAMES, "pods", "no source is here")
+    own = Problem(Stage.NAMES, nameless.cgroup, "its log tells none")
+    for container, problems, expected in (
+        (nameless, (of_pods,), "no source is here"),
+        (PODDED, (of_pods,), None),
+        (PODDED, (own, of_pods), "its log tells none"),
+        (ALONE, (own, Problem(Stage.NVML, ALONE.cgroup, "x")), None),
+    ):
+        assert name_trouble(container, problems) == expected
+
+
+def test_the_innermost_container_around_another() -> None:
+    paths = ("/lxc/a", "/lxc/a/docker/b", "/lxc/a/docker/b/unit.scope", "/lxc/ab")
+    outer, middle, inner, other = containers = [Container(CgroupPath(path), Runtime.LXC) for path in paths]
+    assert [find_outer(it, containers) for it in (outer, middle, inner, other)] == [None, outer, middle, None]
