@@ -62,15 +62,16 @@ def _row(gpu: FakeGpu) -> dict[str, Any]:
         "memory_total": gpu.memory.total if busy else None,
         "memory_used": gpu.memory.used if busy else None,
         "duty_cycle": 75 if busy else None,
-        "own": None,
+        "own": {"memory": 0, "utilization": 0, "processes": 0},
         "lost": False,
+        "reason": None,
     }
 
 
 def _gpu(gpu: FakeGpu, index: int, containers: list[str]) -> dict[str, Any]:
     values = {key: _row(gpu)[key] for key in ("id", "model", "memory_total", "memory_used", "duty_cycle")}
     place = {"index": index, "minor": gpu.minor, "parent": None, "mig_profile": None, "kind": "gpu"}
-    return {**values, **place, "containers": containers}
+    return {**values, **place, "memory_unattributed": values["memory_used"], "containers": containers}
 
 
 def _container(
@@ -82,6 +83,7 @@ def _container(
         "cgroup": cgroup,
         "name": None,
         "pod": None if pod is None else {"uid": pod, "name": None, "namespace": None, "container": None},
+        "slurm": None,
         "access": access,
         "source": "devices.list",
         "accelerators": [_row(gpu) for gpu in gpus],
@@ -95,6 +97,8 @@ def test_the_document_of_once(driver: Driver, tmp_path: Path, once: list[str]) -
     taken_at = datetime.fromisoformat(document.pop("taken_at"))
     assert taken_at.utcoffset() == timedelta(0)
     assert document.pop("duration_s") > 0
+    [problem] = document.pop("problems")
+    assert (problem["stage"], problem["subject"]) == ("names", "pods")  # this host has no file that names them
     assert document == {
         "host": {"cgroup": "v1", "driver_version": "595.45.04", "simulated": False},
         "gpus": [_gpu(MUTE, 1, [TRAINING]), _gpu(BUSY, 0, [TRAINING, SERVING])],
@@ -104,7 +108,6 @@ def test_the_document_of_once(driver: Driver, tmp_path: Path, once: list[str]) -
             _container(POD, "containerd", "explicit", (BUSY,), pod=POD_UID),
             _container(f"/machine.slice/libpod-{WEB}.scope", "podman", "none"),
         ],
-        "problems": [],
     }
 
 
@@ -112,11 +115,12 @@ def test_the_table_of_once_shows_the_same(driver: Driver, tmp_path: Path, once: 
     done = run_command(tmp_path, *once, **driver.variables())
     assert (done.returncode, done.stderr) == (0, "")
     lines = done.stdout.splitlines()
-    [busy] = [line for line in lines if line.startswith("nvidia1")]
-    for word in (BUSY.name, f"{7 * 1024} / {40 * 1024} MiB", "75 %", TRAINING[:12], SERVING[:12]):
-        assert str(word) in busy
+    at = next(at for at, line in enumerate(lines) if line.startswith("nvidia1"))
+    for word in (BUSY.name.removeprefix("NVIDIA "), f"{7 * 1024} / {40 * 1024} MiB", "75 %", "shared"):
+        assert word in lines[at]
+    assert [line.split()[-1] for line in lines[at : at + 2]] == [TRAINING[:12], SERVING[:12]]
     [training] = [line for line in lines if line.startswith(TRAINING[:12])]
-    assert training.split() == [TRAINING[:12], "docker", "explicit", "nvidia0", "nvidia1"]
+    assert training.split()[:4] == [TRAINING[:12], "docker", "explicit", "nvidia0,1"]
 
 
 def test_containers_can_be_left_out_by_name_or_id(driver: Driver, tmp_path: Path, once: list[str]) -> None:
@@ -128,9 +132,9 @@ def test_containers_can_be_left_out_by_name_or_id(driver: Driver, tmp_path: Path
 
 def test_the_simulated_host_reaches_a_collector(start_agent: StartAgent) -> None:
     export = start_agent("--simulate").flushed()
-    for metric in ("hw.gpu.memory.usage", "hw.gpu.memory.limit", "hw.gpu.utilization"):
-        assert len({point.attributes["hw.id"] for point in export.of(metric)}) == 8
-    assert len({point.attributes["container.id"] for point in export.of("container.gpu.access")}) == 5
+    for metric, gpus in (("hw.gpu.memory.usage", 8), ("hw.gpu.memory.limit", 8), ("hw.gpu.utilization", 7)):
+        assert len({point.attributes["hw.id"] for point in export.of(metric)}) == gpus  # one is partitioned
+    assert len({point.attributes["container.id"] for point in export.of("container.gpu.access")}) >= 6
     assert export.value("gpu_cgroup.device.count", {"gpu_cgroup.device.source": "nvml"}) == 8
 
 
@@ -138,7 +142,7 @@ def test_the_simulated_host_says_that_it_is_one(tmp_path: Path) -> None:
     done = run_command(tmp_path, "once", "--simulate", "--format", "json")
     document = json.loads(done.stdout)
     assert document["host"]["simulated"] is True
-    assert len(document["gpus"]) == 8
+    assert len(document["gpus"]) == 8 + 3
     assert {gpu["minor"] - gpu["index"] for gpu in document["gpus"]} != {0}
 
 

@@ -126,7 +126,7 @@ def test_a_host_without_a_gpu_or_driver_is_healthy(tmp_path: Path, bare_host: st
     lines = done.stdout.splitlines()
     assert (done.returncode, done.stderr) == (0, "")
     assert lines[0].split() == ["RESULT", "CHECK", "MEANING"]
-    [nvml] = [line for line in lines if " NVML " in line]
+    nvml = next(line for line in lines if " NVML " in line)
     assert nvml.startswith("does not apply")
 
 
