@@ -46,7 +46,7 @@ def once(driver: Driver, tmp_path: Path) -> list[str]:
     containers = {
         f"/docker/{TRAINING}": "c 1:3 rwm\nc 195:0 rw\nc 195:1 rw\nc 195:255 rw\n",
         POD: "c 195:1 rw\n",
-        f"/machine.slice/libpod-{WEB}.scope": "c 1:3 rwm\nc 195:0 m\n",
+        f"/machine.slice/libpod-{WEB}.scope": "c 1:3 rwm\nc *:* m\n",
         f"/docker/{PRIVILEGED}": "a *:* rwm\n",
     }
     root = write_host(tmp_path / "host", containers)
