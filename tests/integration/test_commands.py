@@ -62,7 +62,7 @@ def _row(gpu: FakeGpu) -> dict[str, Any]:
         "memory_total": gpu.memory.total if busy else None,
         "memory_used": gpu.memory.used if busy else None,
         "duty_cycle": 75 if busy else None,
-        "own": {"memory": 0, "utilization": 0, "processes": 0},
+        "own": {"memory": 0, "utilization": None, "processes": 0},  # one look cannot tell how busy it was
         "lost": False,
         "reason": None,
     }
