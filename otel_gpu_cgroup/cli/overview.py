@@ -63,22 +63,27 @@ def _device_table(stats: NodeStats) -> Iterator[str]:
 def _device_lines(report: GpuReport, holders: list[_Cells]) -> Iterator[_Cells]:
     """The device with its first holder, then a line for each other one and for what is nobody's."""
     gpu, reading = report.gpu, report.reading
-    head = (device_label(gpu), model_label(gpu), _use(report), memory_cell(reading), busy_cell(reading))
+    head = (device_label(gpu), model_label(gpu), _use(report, has_rows=bool(holders)), memory_cell(reading), busy_cell(reading))
     first, *others = (*holders, *_unattributed(report)) or (_NO_HOLDER,)
     yield (*head, *first)
     for holder in others:
         yield (*_NO_HEAD, *holder)
 
 
-def _use(report: GpuReport) -> str:
-    """How many hold it, as far as that is known; of a partitioned GPU its instances tell."""
+def _use(report: GpuReport, *, has_rows: bool) -> str:
+    """How many hold it, as far as that is known; of a partitioned GPU its instances tell.
+
+    One that all its holders have lost may still be in use: it is free for the ledger, and not for a person.
+    """
     if report.gpu.kind is DeviceKind.PARTITIONED:
         return "MIG"
     if len(report.containers) > 1:
         return "shared"
     if not report.complete:
         return UNKNOWN
-    return "held" if report.containers else "free"
+    if report.containers:
+        return "held"
+    return "lost" if has_rows else "free"
 
 
 def _unattributed(report: GpuReport) -> Iterator[_Cells]:

@@ -82,7 +82,7 @@ def test_devices_with_their_holders_then_containers_then_what_is_wrong() -> None
         "nvidia0      H100     shared  65536 / 81920 MiB  72 %      61440 MiB   62 %      1      training/llama-0/main",
         "                                                           0 MiB       -         0      embedder",
         "                                                           4096 MiB                     (unattributed)",
-        "nvidia1      H100     free    1024 / 81920 MiB   0 %       -           -         2      transcoder (lost)",
+        "nvidia1      H100     lost    1024 / 81920 MiB   0 %       -           -         2      transcoder (lost)",
         "nvidia2      H100     MIG     3072 / 81920 MiB   -",
         "nvidia2/gi7  1g.10gb  held    1024 / 8192 MiB    40 %      -           -         -      slurm-42.0",
         "nvidia2/gi7  1g.10gb  free    1024 / 8192 MiB    40 %",
