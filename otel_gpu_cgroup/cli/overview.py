@@ -63,7 +63,8 @@ def _device_table(stats: NodeStats) -> Iterator[str]:
 def _device_lines(report: GpuReport, holders: list[_Cells]) -> Iterator[_Cells]:
     """The device with its first holder, then a line for each other one and for what is nobody's."""
     gpu, reading = report.gpu, report.reading
-    head = (device_label(gpu), model_label(gpu), _use(report, has_rows=bool(holders)), memory_cell(reading), busy_cell(reading))
+    use = _use(report, has_rows=bool(holders))
+    head = (device_label(gpu), model_label(gpu), use, memory_cell(reading), busy_cell(reading))
     first, *others = (*holders, *_unattributed(report)) or (_NO_HOLDER,)
     yield (*head, *first)
     for holder in others:

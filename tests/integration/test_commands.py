@@ -116,7 +116,7 @@ def test_the_table_of_once_shows_the_same(driver: Driver, tmp_path: Path, once: 
     assert (done.returncode, done.stderr) == (0, "")
     lines = done.stdout.splitlines()
     at = next(at for at, line in enumerate(lines) if line.startswith("nvidia1"))
-    for word in (BUSY.name.removeprefix("NVIDIA "), f"{7 * 1024} / {40 * 1024} MiB", "75 %", "shared"):
+    for word in ("A100-SXM4-40GB", f"{7 * 1024} / {40 * 1024} MiB", "75 %", "shared"):
         assert word in lines[at]
     assert [line.split()[-1] for line in lines[at : at + 2]] == [TRAINING[:12], SERVING[:12]]
     [training] = [line for line in lines if line.startswith(TRAINING[:12])]
