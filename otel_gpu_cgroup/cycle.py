@@ -10,6 +10,7 @@ import logging
 import time
 from typing import TYPE_CHECKING, Final, Protocol
 
+from otel_gpu_cgroup.containers.identity.nesting import find_enclosing
 from otel_gpu_cgroup.errors import Gone, GpuCgroupError
 from otel_gpu_cgroup.ledger import Ledger
 from otel_gpu_cgroup.model import (
@@ -212,13 +213,19 @@ class Cycle:
 
 def _distinct(containers: Sequence[Container], problems: list[Problem]) -> list[Container]:
     """The containers without those that bear another one's id: two series would be one."""
-    distinct: dict[str, Container] = {}
+    distinct = {container.key: container for container in reversed(containers)}
+    if len(distinct) == len(containers):
+        return list(containers)
+    by_path: dict[str, Container] = {container.cgroup: container for container in containers}
+    # whoever is in a container may make a cgroup there that bears the id of another of the host's
+    hosts = {it.key: it for it in reversed(containers) if find_enclosing(it, by_path) is None}
+    distinct |= hosts
     for container in containers:
-        first = distinct.setdefault(container.key, container)
+        first = distinct[container.key]
         if first is not container:
             message = f"has the same id as {first.cgroup!a}; left out"
             problems.append(Problem(Stage.DISCOVERY, container.cgroup, message))
-    return list(distinct.values())
+    return [container for container in containers if distinct[container.key] is container]
 
 
 def _defect(subject: str, error: Exception) -> Problem:

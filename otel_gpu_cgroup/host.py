@@ -55,7 +55,7 @@ def read_text(path: Path | str, limit: int = MAX_BYTES) -> str:
     Raises Gone when it is not there, HostUnreadable when it cannot be read or holds more than `limit` bytes.
     """
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # which a FIFO would else wait in
         try:
             content = _read_all(descriptor, limit)
         finally:

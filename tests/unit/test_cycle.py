@@ -229,3 +229,14 @@ def test_a_cycle_without_cgroups_ends_no_rows(host: Host) -> None:
     mounts.write_text(text)
     after = host.cycle.collect().held[key]
     assert after.active + after.idle + after.unknown > before.active + before.idle + before.unknown
+
+
+def test_no_cgroup_inside_a_container_takes_the_id_of_another(host: Host) -> None:
+    """A container may make cgroups below its own, and give them any name."""
+    victim = host.report(SHARED[1])
+    inside = host.rules(EMPTY).parent / f"docker-{victim.container.id}.scope"  # its path comes first
+    inside.mkdir()
+    (inside / "devices.list").write_text("")
+    stats = host.cycle.collect()
+    assert find(stats, SHARED[1]).accelerators == host.report(SHARED[1]).accelerators != ()
+    assert [problem.subject for problem in stats.problems] == [f"{EMPTY.cgroup}/docker-{victim.container.id}.scope"]

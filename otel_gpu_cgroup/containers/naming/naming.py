@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from otel_gpu_cgroup import host as host_files
+from otel_gpu_cgroup.containers.identity.nesting import find_enclosing
 from otel_gpu_cgroup.containers.naming.names import has_names, named
 from otel_gpu_cgroup.containers.naming.slurm_steps import SlurmSteps
 from otel_gpu_cgroup.containers.naming.sources import DOCKERS, NameSources
@@ -72,6 +73,7 @@ class Naming:
         """The containers with their names, without those that only hold a pod's place; an unchanged one is the same."""
         known, self._records = self._records, {}
         crowds: Counter[str] | None = None
+        by_path: dict[str, Container] = {}
         result = []
         for container in containers:
             mark = (container.id or container.cgroup, container.inode)
@@ -80,7 +82,11 @@ class Naming:
                 if crowds is None:
                     self._sources.begin_cycle()
                     crowds = Counter(other.pod.uid for other in containers if other.pod is not None)
-                record = self._looked_at(container, record, crowds)
+                    by_path = {other.cgroup: other for other in containers}
+                if find_enclosing(container, by_path) is None:
+                    record = self._looked_at(container, record, crowds)
+                else:  # the host's files name the host's containers
+                    record = _Record(container, _final(container), 1, is_up=None)
             elif record.given is not container and record.given != container:
                 record = replace(record, given=container, named=_as_before(container, record.named))
             self._records[mark] = record

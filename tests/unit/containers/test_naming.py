@@ -379,3 +379,26 @@ def test_each_read_may_fail(host: NameHost, tmp_path: Path, *, is_gone: bool, fo
         assert all(problem.message.isprintable() for problem in naming.problems)
         if not for_good and not is_gone:
             assert {one.name for one in cycles[2]} >= {"one", "train_gpt", "slurm-77.0"}, number
+
+
+@pytest.mark.parametrize(
+    ("runtime", "is_named"), [(Runtime.DOCKER, False), (Runtime.LXC, False), (Runtime.SYSTEMD, True)]
+)
+def test_what_is_inside_a_container_bears_no_name_of_the_hosts(
+    host: NameHost, naming: Naming, runtime: Runtime, *, is_named: bool
+) -> None:
+    host.log()
+    outer = Container(CgroupPath("/system.slice/outer.scope"), runtime, name="outer")
+    inner = replace(in_pod(), cgroup=CgroupPath(f"{outer.cgroup}{in_pod().cgroup}"))
+    found = next(it for it in naming.name([outer, inner]) if it.id == inner.id)
+    assert (found.pod is not None and found.pod.name is not None) is is_named
+    assert found.is_named
+
+
+def test_a_pipe_in_place_of_a_file_keeps_nobody_waiting(host: NameHost, naming: Naming) -> None:
+    place = host.docker(ID, "")
+    place.unlink()
+    os.mkfifo(place)
+    [found] = naming.name([of_engine(Runtime.DOCKER)])
+    assert found.name is None
+    assert [problem.stage for problem in naming.problems] == [Stage.NAMES]
