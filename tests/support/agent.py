@@ -84,7 +84,7 @@ class Agent:
             self._process = subprocess.Popen(
                 _command(["run", *options]),
                 cwd=folder,
-                env=_environment({**variables, _RESOURCE: resource}),
+                env=_environment({"TMPDIR": os.fspath(folder), **variables, _RESOURCE: resource}),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
