@@ -54,17 +54,12 @@ def read_text(path: Path | str, limit: int = MAX_BYTES) -> str:
 
     Raises Gone when it is not there, HostUnreadable when it cannot be read or holds more than `limit` bytes.
     """
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # which a FIFO would else wait in
-        try:
-            content = _read_all(descriptor, limit)
-        finally:
-            os.close(descriptor)
-    except OSError as error:
-        raise unreadable(path, error) from error
-    if len(content) > limit:
-        raise HostUnreadable(f"{os.fspath(path)!r} holds more than {limit} bytes; it is not what it should be")
-    return content.decode("utf-8", "surrogateescape")
+    return _read(path, os.O_RDONLY, limit)
+
+
+def read_stored(path: Path | str, limit: int = MAX_BYTES) -> str:
+    """The same of a file on a disk, which others than the kernel write: a pipe in its place is not waited for."""
+    return _read(path, os.O_RDONLY | os.O_NONBLOCK, limit)
 
 
 def read_names(path: Path | str, most: int | None = None) -> list[str]:
@@ -99,6 +94,10 @@ class Files(Protocol):
         """Its content."""
         ...
 
+    def read_stored(self, path: Path | str, limit: int = MAX_BYTES) -> str:
+        """The same of a file on a disk."""
+        ...
+
     def read_names(self, path: Path | str, most: int | None = None) -> list[str]:
         """The names in it."""
         ...
@@ -116,6 +115,20 @@ def unreadable(path: Path | str, error: OSError) -> HostUnreadable:
     """What an OSError means for a file of the host."""
     kind = Gone if error.errno in _GONE else HostUnreadable
     return kind(f"{os.fspath(path)!r} cannot be read: {error.strerror or error}")
+
+
+def _read(path: Path | str, flags: int, limit: int) -> str:
+    try:
+        descriptor = os.open(path, flags | os.O_CLOEXEC)
+        try:
+            content = _read_all(descriptor, limit)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        raise unreadable(path, error) from error
+    if len(content) > limit:
+        raise HostUnreadable(f"{os.fspath(path)!r} holds more than {limit} bytes; it is not what it should be")
+    return content.decode("utf-8", "surrogateescape")
 
 
 def _read_all(descriptor: int, limit: int) -> bytes:

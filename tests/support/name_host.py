@@ -117,6 +117,9 @@ class FailingFiles:
     def read_text(self, path: Path | str, limit: int = MAX_BYTES) -> str:
         return self._read(path, lambda: host_files.read_text(path, limit))
 
+    def read_stored(self, path: Path | str, limit: int = MAX_BYTES) -> str:
+        return self._read(path, lambda: host_files.read_stored(path, limit))
+
     def read_names(self, path: Path | str, most: int | None = None) -> list[str]:
         return self._read(path, lambda: host_files.read_names(path, most))
 

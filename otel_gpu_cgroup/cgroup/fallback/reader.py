@@ -14,7 +14,7 @@ from otel_gpu_cgroup.cgroup.fallback.oci import parse_bundle
 from otel_gpu_cgroup.cgroup.fallback.stated import allows_a_gpu, nodes_policy
 from otel_gpu_cgroup.cgroup.fallback.systemd import parse_unit, unit_policy
 from otel_gpu_cgroup.errors import Gone, HostUnreadable, ParseError
-from otel_gpu_cgroup.host import read_text
+from otel_gpu_cgroup.host import read_stored, read_text
 
 if TYPE_CHECKING:
     from otel_gpu_cgroup.bundles import Bundle
@@ -69,7 +69,7 @@ class Fallbacks:
 
     def _read_if_there(self, path: str) -> str:
         try:
-            return read_text(self._host.under_root(path)) + "\n"
+            return read_stored(self._host.under_root(path)) + "\n"
         except Gone:
             return ""
 
@@ -86,7 +86,7 @@ class Fallbacks:
         """What a bundle's configuration says; parsed once, as it is long and does not change. Raises HostUnreadable."""
         known = self._met.get(bundle.path) or self._met_before.get(bundle.path)
         if known is None or known[0] != bundle.state:
-            known = (bundle.state, parse_bundle(read_text(bundle.path)))
+            known = (bundle.state, parse_bundle(read_stored(bundle.path)))
         self._met[bundle.path] = known
         return known[1]
 

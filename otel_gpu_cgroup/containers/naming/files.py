@@ -69,7 +69,7 @@ class NameFiles:
         bundle = None if container.id is None else self._bundles.find(container.id)
         if bundle is None:
             return NOT_YET if self._bundles.are_here else None
-        return parse_bundle_names(self._files.read_text(bundle.path), in_kubernetes=in_kubernetes(container))
+        return parse_bundle_names(self._files.read_stored(bundle.path), in_kubernetes=in_kubernetes(container))
 
     def of_log(self, container: Container) -> Told | None:
         """The name of its log in /var/log/containers, and of where that points to."""
@@ -89,7 +89,7 @@ class NameFiles:
         if container.id is None or self._docker.value() is None:
             return self._docker.silence
         try:
-            text = self._files.read_text(f"{self._docker.path}/{container.id}/config.v2.json")
+            text = self._files.read_stored(f"{self._docker.path}/{container.id}/config.v2.json")
         except Gone:
             return NOT_YET
         return parse_docker_config(text, in_kubernetes=in_kubernetes(container))
@@ -149,7 +149,7 @@ class NameFiles:
         return names[:MOST_ENTRIES]
 
     def _read_storage(self, path: str) -> dict[str, str]:
-        return parse_storage(self._files.read_text(path))
+        return parse_storage(self._files.read_stored(path))
 
 
 class _Shared(Generic[T]):
