@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import struct
 from typing import TYPE_CHECKING, Final
@@ -152,6 +153,69 @@ def test_a_container_of_the_simulated_host(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     verdicts = {name: row[3] for name, row in rows(done.stdout).items() if name.startswith("nvidia")}
     assert [verdicts[f"nvidia{minor}"] for minor in range(8)] == ["allow"] * 2 + ["deny"] * 6
+
+
+@pytest.mark.parametrize(
+    ("wanted", "begin"),
+    [
+        ("training/llama-sft-0/trainer", "7a1de4"),
+        ("inference/chat-7d9f8", "5e4e1"),
+        ("embedder", "5e4e2"),
+        ("lab", "0b00c"),
+        ("jupyter", "1d1e"),
+    ],
+)
+def test_a_container_is_found_by_what_people_call_it(tmp_path: Path, wanted: str, begin: str) -> None:
+    done = run_command(tmp_path, "explain", wanted, "--simulate")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines()[0] == f"container  {begin.ljust(64, '0')}"
+
+
+def test_a_step_of_slurm_is_found_by_its_name(tmp_path: Path) -> None:
+    done = run_command(tmp_path, "explain", "slurm-4211.0", "--simulate=v1")
+    head = done.stdout.split("\n\n")[0].splitlines()
+    assert "cgroup     /slurm/uid_1000/job_4211/step_0" in head
+    assert "slurm      job 4211 of user 1000, step 0" in head
+    assert "access     explicit: it may open 2 of 10 GPUs and MIG instances" in head
+
+
+@pytest.mark.parametrize(
+    ("version", "reason"),
+    [
+        ("v1", "its devices.list has mknod alone for 195:6, as systemd leaves it at daemon-reload"),
+        ("v2", "of the 2 programs on its cgroup systemd's denies it"),
+    ],
+)
+def test_a_loss_is_explained_and_that_its_process_goes_on(tmp_path: Path, version: str, reason: str) -> None:
+    done = run_command(tmp_path, "explain", "transcoder", f"--simulate={version}")
+    assert (done.returncode, done.stderr) == (0, "")
+    head = done.stdout.split("\n\n")[0].splitlines()
+    assert "access     none: it may open no GPU" in head
+    assert f"lost       nvidia6: it should be able to open it: {reason}" in head
+    [uses] = [line for line in head if line.startswith("uses ")]
+    assert uses.startswith("uses       nvidia6: 1 process of it, memory ")
+    assert uses.endswith(" %; denied and using: it goes on with what was opened before")
+
+
+def test_an_instance_is_explained_node_by_node(tmp_path: Path) -> None:
+    done = run_command(tmp_path, "explain", "research/notebook-ada", "--simulate")
+    table = rows(done.stdout)
+    assert [table[name][3] for name in ("nvidia5", "nvidia5/gi3", "nvidia5/gi2")] == ["allow", "allow", "deny"]
+    assert table["nvidia-cap705"][1:5] == ["(GPU", "instance", "2g.20gb)", "allow"]
+    assert table["nvidia-cap696"][1:5] == ["(GPU", "instance", "3g.40gb)", "deny"]
+
+
+def test_a_unit_that_has_no_row_is_explained_all_the_same(driver: Driver, tmp_path: Path) -> None:
+    driver.set(World(gpus=(FIRST, SECOND)))
+    root = write_host(tmp_path / "host", {"/system.slice/ollama.service": "a *:* rwm\n"})
+    options = ("--host-root", os.fspath(root))
+    done = run_command(tmp_path, "explain", "ollama.service", *options, **driver.variables())
+    assert (done.returncode, done.stderr) == (0, "")
+    head = done.stdout.split("\n\n")[0].splitlines()
+    assert "unit       ollama.service" in head
+    assert any(line.startswith("rows       none: a unit is reported where ") for line in head)
+    document = json.loads(run_command(tmp_path, "once", *options, "--format", "json", **driver.variables()).stdout)
+    assert document["containers"] == []
 
 
 def test_the_rules_of_a_real_container(tmp_path: Path, container: RuncContainer) -> None:

@@ -20,8 +20,13 @@ from otel_gpu_cgroup.model import (
     Container,
     ContainerReport,
     DeviceInventory,
+    DeviceNode,
+    DeviceType,
     Gpu,
+    GpuProcess,
+    GpuReading,
     GpuUuid,
+    MigInstance,
     NodeStats,
     PolicySource,
     Problem,
@@ -71,6 +76,27 @@ def test_a_host_without_a_gpu_is_no_failure() -> None:
     for name in ("PCI bus", "driver's files", "NVML", "device nodes"):
         assert results[name] is Result.NOT_APPLICABLE
     assert Result.FAIL not in results.values()
+
+
+PARENT: Final = replace(GPUS[0], is_partitioned=True)
+PART: Final = MigInstance(GpuUuid("GPU-a"), 7, 0, nodes=(DeviceNode(DeviceType.CHAR, 236, 471),))
+READINGS: Final = {
+    GpuUuid("GPU-a"): GpuReading(),  # a partitioned GPU's processes are listed by instance
+    GpuUuid("GPU-b"): GpuReading(processes=(GpuProcess(7),)),
+    GpuUuid("MIG-a"): GpuReading(processes=(GpuProcess(8),)),
+}
+SPLIT: Final = replace(
+    INVENTORY, gpus=(PARENT, Gpu(0, GpuUuid("MIG-a"), index=0, instance=PART), GPUS[1]), readings=READINGS
+)
+NODELESS: Final = replace(SPLIT, gpus=(PARENT, Gpu(0, GpuUuid("MIG-a"), instance=replace(PART, nodes=None)), GPUS[1]))
+UNLISTED: Final = replace(SPLIT, readings={**READINGS, GpuUuid("GPU-b"): GpuReading()})
+HIDDEN: Final = Problem(Stage.SHARE, "processes", "needs the host PID namespace")
+
+
+def with_names(*places: str, works: bool) -> Facts:
+    problems = () if works else (Problem(Stage.NAMES, "pods", "no source is here"),)
+    stats = replace(STATS, problems=problems, up={**STATS.up, Stage.NAMES: works})
+    return replace(HEALTHY, stats=stats, name_places=places)
 
 
 @pytest.mark.parametrize(
@@ -138,6 +164,22 @@ def test_a_host_without_a_gpu_is_no_failure() -> None:
         (replace(HEALTHY, gpu_files=0), "driver's files", Result.WARN, "names no GPU"),
         (replace(HEALTHY, missing_nodes=("nvidia1",)), "device nodes", Result.WARN, "nvidia1"),
         (HEALTHY, "device nodes", Result.OK, "there for 2 GPUs"),
+        (with_inventory(SPLIT), "device nodes", Result.OK, "there for 2 GPUs"),
+        (HEALTHY, "MIG instances", Result.NOT_APPLICABLE, "none"),
+        (with_inventory(SPLIT), "MIG instances", Result.OK, "of 1 instance are known"),
+        (with_inventory(NODELESS), "MIG instances", Result.FAIL, "of 1 instance the capability nodes of 1 are unknown"),
+        (HEALTHY, "own shares", Result.NOT_APPLICABLE, "NVML has read no device"),
+        (with_inventory(SPLIT), "own shares", Result.OK, "the driver lists 2 processes on 2 devices"),
+        (
+            with_inventory(UNLISTED),
+            "own shares",
+            Result.WARN,
+            "of 2 devices the driver does not list the processes of 1",
+        ),
+        (with_inventory(SPLIT, HIDDEN), "own shares", Result.WARN, "needs the host PID namespace"),
+        (HEALTHY, "names", Result.NOT_APPLICABLE, "there is none of the places"),
+        (with_names("/run/containerd", works=True), "names", Result.OK, "told by what is in /run/containerd"),
+        (with_names("/var/log/pods", works=False), "names", Result.WARN, "no source is here; there is /var/log/pods"),
         (replace(HEALTHY, packages={"opentelemetry-sdk": None}), "packages", Result.WARN, "opentelemetry-sdk"),
         (HEALTHY, "packages", Result.OK, "opentelemetry-sdk 1.45.0"),
     ],
