@@ -157,3 +157,16 @@ def test_two_exporters_at_once_share_each_cycle(start_agent: StartAgent, driver:
     assert export.value("hw.gpu.memory.usage", {"hw.id": BUSY.uuid}) == 7 * GIB
     assert agent.lines(str(7 * GIB), "hw.id=GPU-busy")
     assert driver.passes() <= 3  # one at the start, one for the first push of both, one for the last
+
+
+def test_once_looks_again_only_where_that_may_tell_more(driver: Driver, tmp_path: Path) -> None:
+    """No process is on the GPU. A pass is made at the start, and at most one for each look."""
+    driver.set(World(gpus=(BUSY,)))
+    quiet = write_host(tmp_path / "quiet", {f"/docker/{TRAINING}": "c 195:1 rw\n"})
+    assert run_command(tmp_path, "once", "--host-root", os.fspath(quiet), **driver.variables()).returncode == 0
+    alone = driver.passes()
+    assert alone <= 2
+    waiting = write_host(tmp_path / "waiting", {POD: "c 195:1 rw\n"})
+    (waiting / "var/log/containers").mkdir(parents=True)  # kubelet is here, and may name it yet
+    assert run_command(tmp_path, "once", "--host-root", os.fspath(waiting), **driver.variables()).returncode == 0
+    assert driver.passes() - alone >= 3
