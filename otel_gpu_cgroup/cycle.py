@@ -126,7 +126,7 @@ class Cycle:
         complete = discovered and self._discovery.sees_all and all(is_certain(report) for report in judged)
         reports = tuple(report for report in judged if is_reported(report))
         gpus, excesses = gpu_reports(inventory, reports, ownership, discovered=discovered, complete=complete)
-        is_blind = not (containers or discovered)
+        is_blind = not (reports or discovered)
         if not is_blind:  # the next credit is then of a longer time, as no row has ended
             self._ledger.credit(began, reports, inventory.readings)
         sealed_at = time.monotonic()

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from typing import TYPE_CHECKING
 
@@ -229,6 +230,37 @@ def test_a_cycle_without_cgroups_ends_no_rows(host: Host) -> None:
     mounts.write_text(text)
     after = host.cycle.collect().held[key]
     assert after.active + after.idle + after.unknown > before.active + before.idle + before.unknown
+
+
+def test_a_cycle_that_finds_nothing_but_units_without_gpus_and_cannot_look_everywhere_ends_no_rows(host: Host) -> None:
+    """What speaks of containers, the ledger and who makes their series, must agree on when they ended."""
+    key = RowKey(host.report(TRAINER).container.key, GpuUuid(uuids(0)[0]))
+    before = host.cycle.collect().held[key]
+    devices = host.root / "sys/fs/cgroup/devices"
+    shutil.move(devices, host.root / "away")
+    unit = devices / "system.slice/ssh.service"
+    unit.mkdir(parents=True)
+    (unit / "devices.list").write_text("a *:* rwm\n")
+    make_unreadable(devices / "unreadable")
+    blind = host.cycle.collect()
+    assert [problem.stage for problem in blind.problems] == [Stage.DISCOVERY]
+    assert (blind.is_blind, blind.held) == (True, {})
+    shutil.rmtree(devices)
+    shutil.move(host.root / "away", devices)
+    after = host.cycle.collect().held[key]
+    assert after.active + after.idle + after.unknown > before.active + before.idle + before.unknown
+
+
+def make_unreadable(folder: Path) -> None:
+    """For root, too: a folder in it has a path that is longer than the kernel takes."""
+    folder.mkdir()
+    descriptor = os.open(folder, os.O_RDONLY)
+    for _ in range(17):
+        os.mkdir("x" * 250, dir_fd=descriptor)
+        inner = os.open("x" * 250, os.O_RDONLY, dir_fd=descriptor)
+        os.close(descriptor)
+        descriptor = inner
+    os.close(descriptor)
 
 
 def test_no_cgroup_inside_a_container_takes_the_id_of_another(host: Host) -> None:
