@@ -90,6 +90,7 @@ class NvidiaManager:
 
     def get_collector(self, container: Container) -> NvidiaCollector:
         """What the container may open and uses now of the GPUs that the last refresh found; raises Gone."""
+        self._users.meet(container)
         policy, judgement = self._read(container)
         lost = self._lost.watch(container, policy, judgement)
         self._log_losses()

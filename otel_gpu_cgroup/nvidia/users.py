@@ -16,20 +16,31 @@ _Life = tuple[str, int | None]
 
 
 class Users:
-    """Remembers as long as each cycle meets the container."""
+    """Remembers as long as each cycle that meets containers at all meets the container."""
 
     def __init__(self) -> None:
         self._met: dict[_Life, frozenset[GpuUuid]] = {}
         self._met_before: dict[_Life, frozenset[GpuUuid]] = {}
+        self._is_blind = False
+        """Whether this cycle has met no container so far: they may not have been looked for."""
 
     def begin_cycle(self) -> None:
         """Forget the containers that the last cycle did not meet."""
-        self._met_before, self._met = self._met, {}
+        if not self._is_blind:
+            self._met_before, self._met = self._met, {}
+        self._is_blind = True
+
+    def meet(self, container: Container) -> None:
+        """The container is there, whatever it may open."""
+        self._is_blind = False
+        life = container.key, container.inode
+        if used := self._met_before.get(life):
+            self._met[life] = used
 
     def used(self, container: Container, now: frozenset[GpuUuid]) -> frozenset[GpuUuid]:
-        """The devices that it has used so far, those that it uses now among them."""
+        """The devices that a container which was met has used so far, those that it uses now among them."""
         life = container.key, container.inode
-        used = self._met_before.get(life, frozenset()) | now
+        used = self._met.get(life, frozenset()) | now
         if used:
             self._met[life] = used
         return used

@@ -11,10 +11,21 @@ import pytest
 from otel_gpu_cgroup.cgroup.reader import PolicyReader
 from otel_gpu_cgroup.errors import Gone
 from otel_gpu_cgroup.host import HostPaths
-from otel_gpu_cgroup.model import AccessClass, CgroupPath, Container, ContainerStats, GpuUuid, Runtime, Stage
+from otel_gpu_cgroup.model import (
+    AccessClass,
+    CgroupPath,
+    Container,
+    ContainerStats,
+    GpuUuid,
+    Ownership,
+    ProcessOwner,
+    Runtime,
+    Stage,
+)
 from otel_gpu_cgroup.nvidia.manager import NvidiaManager
 from otel_gpu_cgroup.nvidia.nvml import PyNvml
 from tests.fakes.fake_nvml import GIB, FakeGpu, FakeMemory, World
+from tests.fakes.nvml_world import FakeProcess
 from tests.support.wiring import new_lost_watch
 
 if TYPE_CHECKING:
@@ -266,6 +277,21 @@ def test_two_gpus_of_one_uuid_are_counted_as_two_and_told(machine: Machine) -> N
     assert (len(inventory.gpus), inventory.nvml_gpus) == (1, 2)
     assert [problem.subject for problem in inventory.problems] == [A]
     assert machine.stats("c 195:1 rw\n").access is AccessClass.EXPLICIT
+
+
+@pytest.mark.parametrize("rules", [None, "nonsense\n"], ids=["not looked for", "not readable"])
+def test_a_cycle_that_does_not_tell_of_a_user_does_not_end_its_use(machine: Machine, rules: str | None) -> None:
+    """A container that may open everything keeps the rows of what it has used until it ends."""
+    machine.driver.set(World(gpus=(gpu(A, 0, processes=(FakeProcess(pid=7, memory=GIB),)), gpu(B, 1))))
+    machine.manager.refresh(IN_TIME)
+    machine.manager.attribute(Ownership({7: ProcessOwner("one", started_at=0.0)}))
+    assert [row.id for row in machine.stats("a *:* rwm\n").accelerators] == [A]
+    machine.driver.set(World(gpus=(gpu(A, 0), gpu(B, 1))))
+    machine.manager.refresh(IN_TIME)
+    if rules is not None:
+        assert machine.stats(rules).access is AccessClass.UNKNOWN
+    machine.manager.refresh(IN_TIME)
+    assert [row.id for row in machine.stats("a *:* rwm\n").accelerators] == [A]
 
 
 def test_setup_waits_for_nothing(machine: Machine) -> None:
