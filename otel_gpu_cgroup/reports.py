@@ -11,20 +11,20 @@ from otel_gpu_cgroup.model import (
     AccessClass,
     ContainerReport,
     DeviceInventory,
+    DeviceKind,
     Gpu,
     GpuReading,
     GpuReport,
     GpuUuid,
     Ownership,
+    OwnShare,
     Problem,
     Stage,
 )
 from otel_gpu_cgroup.nvidia.share import unattributed
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from otel_gpu_cgroup.model import OwnShare
+    from collections.abc import Iterator, Sequence
 
 _NO_READING: Final = GpuReading()
 
@@ -36,7 +36,7 @@ class _Claim:
     holders: dict[str, None] = field(default_factory=dict)
     """Keys of the containers that have not lost it, in their order."""
     shares: list[OwnShare | None] = field(default_factory=list)
-    """Of each row."""
+    """Of each row, and of each process of a container that has none."""
 
 
 _NO_CLAIM: Final = _Claim()
@@ -65,6 +65,8 @@ def gpu_reports(
     `discovered`: all containers were found; `complete`: and the kernel told what each may open.
     """
     claims = _claims(containers)
+    for device, share in _rowless(inventory, containers, ownership):
+        claims[device].shares.append(share)
     reports, problems = [], []
     for gpu in inventory.gpus:
         reading, claim = _NO_READING, _NO_CLAIM
@@ -79,16 +81,35 @@ def gpu_reports(
     return tuple(reports), tuple(problems)
 
 
-def _claims(containers: Sequence[ContainerReport]) -> dict[GpuUuid, _Claim]:
+def _claims(containers: Sequence[ContainerReport]) -> defaultdict[GpuUuid, _Claim]:
     """By device; rows on an instance are its GPU's, too."""
     claims: defaultdict[GpuUuid, _Claim] = defaultdict(_Claim)
     for report in containers:
         for row in report.accelerators:
-            for device in (row.id,) if row.parent is None else (row.id, row.parent):
+            for device in _with_parent(row.id, row.parent):
                 claims[device].shares.append(row.own)
                 if not row.lost:
                     claims[device].holders[report.container.key] = None
     return claims
+
+
+def _rowless(
+    inventory: DeviceInventory, containers: Sequence[ContainerReport], ownership: Ownership
+) -> Iterator[tuple[GpuUuid, OwnShare]]:
+    """What each process uses of a device on which its container has no row: one that is excluded, for example."""
+    rows = {report.container.key: {row.id for row in report.accelerators} for report in containers}
+    for gpu in inventory.gpus:
+        if gpu.uuid is None or gpu.kind is DeviceKind.PARTITIONED:  # which lists its instances' processes again
+            continue
+        for process in inventory.readings.get(gpu.uuid, _NO_READING).processes or ():
+            owner = ownership.owners.get(process.pid)
+            if owner is not None and gpu.uuid not in rows.get(owner.container or "", (gpu.uuid,)):
+                for device in _with_parent(gpu.uuid, gpu.instance.parent if gpu.instance else None):
+                    yield device, OwnShare(process.memory, None, processes=1)
+
+
+def _with_parent(device: GpuUuid, parent: GpuUuid | None) -> tuple[GpuUuid, ...]:
+    return (device,) if parent is None else (device, parent)
 
 
 def stages_up(

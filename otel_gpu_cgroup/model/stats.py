@@ -145,7 +145,7 @@ class GpuReport:
     complete: bool = True
     """Whether these are all: not while what some container may open is unknown, nor where only one is looked at."""
     unattributed: int | None = None
-    """Bytes in use on it by none of the rows; None where a row's own share is not known, or the use is not."""
+    """Bytes in use on it by no container; None where the use is not known, or what some container uses of it."""
 
 
 @dataclass(frozen=True, slots=True)

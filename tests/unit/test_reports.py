@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from otel_gpu_cgroup.model import (
@@ -20,10 +22,14 @@ from otel_gpu_cgroup.model import (
     OwnShare,
     PolicySource,
     Problem,
+    ProcessOwner,
     Runtime,
     Stage,
 )
 from otel_gpu_cgroup.reports import gpu_reports, is_reported, stages_up
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 CARD, PART, OTHER = GpuUuid("GPU-a"), GpuUuid("MIG-a"), GpuUuid("MIG-b")
 NOBODY: tuple[GpuProcess, ...] = ()
@@ -42,9 +48,13 @@ def report(name: str, *rows: AcceleratorStats, runtime: Runtime = Runtime.DOCKER
 
 
 def seal(
-    inventory: DeviceInventory, *reports: ContainerReport, told: bool = True, discovered: bool = True
+    inventory: DeviceInventory,
+    *reports: ContainerReport,
+    told: bool = True,
+    discovered: bool = True,
+    owners: Mapping[int, ProcessOwner] | None = None,
 ) -> tuple[tuple[GpuReport, ...], tuple[Problem, ...]]:
-    return gpu_reports(inventory, reports, Ownership(is_told=told), discovered=discovered, complete=True)
+    return gpu_reports(inventory, reports, Ownership(owners or {}, told), discovered=discovered, complete=True)
 
 
 def whole(used: int | None = 50, processes: tuple[GpuProcess, ...] | None = NOBODY) -> DeviceInventory:
@@ -103,6 +113,40 @@ def test_holders_of_instances_are_the_partitioned_gpus_once_each() -> None:
     )
     assert [device.containers for device in devices] == [("both", "one"), ("both",), ("both", "one")]
     assert [device.unattributed for device in devices] == [15, 10, 0]
+
+
+def test_what_a_container_without_a_row_uses_is_not_nobodys() -> None:
+    """One that is excluded, that may open everything, or of which nobody knows what it may open."""
+    processes = (GpuProcess(1, 20), GpuProcess(2, 4), GpuProcess(3, 6))
+    owners = {1: ProcessOwner("hidden", 0.0), 2: ProcessOwner("with row", 0.0), 3: ProcessOwner(None, 0.0)}
+    reports = report("hidden"), report("with row", row(CARD, 4))
+    ((device,), problems) = seal(whole(50, processes), *reports, owners=owners)
+    assert (device.unattributed, device.containers, problems) == (50 - 20 - 4, ("with row",), ())
+
+
+def test_what_a_unit_that_is_no_container_uses_is_nobodys() -> None:
+    owners = {1: ProcessOwner("/system.slice/x.service", 0.0)}
+    assert seal(whole(50, (GpuProcess(1, 20),)), owners=owners)[0][0].unattributed == 50
+
+
+def test_without_a_row_it_must_be_told_too() -> None:
+    owners = {1: ProcessOwner("hidden", 0.0)}
+    ((device,), _) = seal(whole(50, (GpuProcess(1, None),)), report("hidden"), owners=owners)
+    assert device.unattributed is None
+
+
+def test_what_is_used_of_instances_without_a_row_is_counted_once() -> None:
+    """A partitioned GPU lists the processes of its instances once more."""
+    parts = (Gpu(0, PART, instance=MigInstance(CARD, 1, 0)), Gpu(0, OTHER, instance=MigInstance(CARD, 2, 0)))
+    processes = (GpuProcess(1, 10),)
+    readings = {
+        CARD: GpuReading(100, 45, processes=processes),
+        PART: GpuReading(50, 20, processes=processes),
+        OTHER: GpuReading(50, 20, processes=()),
+    }
+    inventory = DeviceInventory((Gpu(0, CARD, is_partitioned=True), *parts), readings)
+    devices, _ = seal(inventory, report("hidden"), owners={1: ProcessOwner("hidden", 0.0)})
+    assert [device.unattributed for device in devices] == [35, 10, 20]
 
 
 @pytest.mark.parametrize(

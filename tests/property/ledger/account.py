@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from otel_gpu_cgroup.model import Account, GpuReading, GpuUuid, HeldTime, RowKey
 from tests.fakes.grants import TICK
 from tests.property.ledger.host import MODEL
-from tests.property.ledger.schedule import SECOND, Trouble
+from tests.property.ledger.schedule import SECOND, Gap, Trouble
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -67,6 +67,15 @@ class Played:
     def works(self, row: Row, step: Step) -> list[Work]:
         """Those that the product can find in this step."""
         return [work for work in self.all_works(row) if work.is_there(step.at) and work.pid not in step.gone]
+
+    def works_without_a_row(self, gpu: str, step: Step) -> list[Work]:
+        """Those on a device that can be found, of containers that have no row there, as they may not open it."""
+        return [
+            work
+            for work in self.host.schedule.works
+            if work.gpu == gpu and work.is_there(step.at) and work.pid not in step.gone
+            if work.life is not None and work.life.gap(gpu, step.at) is Gap.DENIED and is_listed(gpu, step)
+        ]
 
     def held_seconds(self, row: Row, until: int) -> Fraction:
         """All time between two steps of which both have the row, half of it where the second has it no more."""

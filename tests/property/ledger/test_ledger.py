@@ -46,8 +46,10 @@ def test_own_shares_and_what_nobody_holds_are_the_devices_use_to_the_byte(played
         for gpu in GPUS:
             used = played.host.used(gpu, seen.step, seen.step.at)
             rows = [stats for report in seen.reports for stats in report.accelerators if stats.id == gpu]
-            known = [row.own.memory for row in rows if row.own is not None and row.own.memory is not None]
-            is_told = is_use_told(gpu, seen.step) and len(known) == len(rows)
+            memories = [None if row.own is None else row.own.memory for row in rows]
+            memories += [work.memory for work in played.works_without_a_row(gpu, seen.step)]
+            known = [memory for memory in memories if memory is not None]
+            is_told = is_use_told(gpu, seen.step) and len(known) == len(memories)
             rest = seen.rest.get(gpu)
             assert (gpu in seen.excesses) == (is_use_told(gpu, seen.step) and sum(known) > used)
             if is_told and sum(known) <= used:
