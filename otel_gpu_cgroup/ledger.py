@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from otel_gpu_cgroup.model import Account, HeldTime, RowKey
+from otel_gpu_cgroup.model import AccessClass, Account, HeldTime, RowKey
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -82,6 +82,9 @@ class Ledger:
             if key not in present or _is_another(life.container, present[key].container):
                 self._end(self._lives.pop(key), passed)
         for key, report in present.items():
+            if report.access is AccessClass.EXCLUDED:  # which its name may have told, after some cycles without
+                self._lives.pop(key, None)
+                continue
             self._go_on(self._lives.setdefault(key, _Life(report.container)), report, readings, passed)
 
     def _end(self, life: _Life, passed: float) -> None:

@@ -234,3 +234,14 @@ def test_what_was_told_of_one_cycle_does_not_change_with_the_next() -> None:
     ledger.credit(110.0, [report(WEB, row())], {A: COVERED})
     assert held == {ROW: HeldTime(0, 0, 0)}
     assert usage == {NOBODY: HeldTime(0, 0, 0)}
+
+
+def test_a_container_that_is_excluded_once_it_has_its_name_is_on_nobodys_account() -> None:
+    """Its name is awaited for up to two cycles, in which nobody can say whether it is to be left out."""
+    ledger, waiting = Ledger(), replace(WEB, is_named=False)
+    for now in (100.0, 110.0):
+        ledger.credit(now, [report(waiting, row(1.0))], {A: COVERED})
+    excluded = ContainerReport(replace(WEB, name="web"), AccessClass.EXCLUDED, PolicySource.NOBODY)
+    for now in (120.0, 130.0):
+        ledger.credit(now, [excluded], {A: COVERED})
+        assert (ledger.held, ledger.usage) == ({}, {})
