@@ -123,9 +123,10 @@ class Cycle:
         containers, discovered = self._discover(problems)
         ownership = self._attribute(inventory, containers, problems)
         judged = [report for container in containers if (report := self._collect(container, problems)) is not None]
-        complete = discovered and self._discovery.sees_all and all(is_certain(report) for report in judged)
+        are_all = discovered and self._discovery.sees_all
+        complete = are_all and all(is_certain(report) for report in judged)
         reports = tuple(report for report in judged if is_reported(report))
-        gpus, excesses = gpu_reports(inventory, reports, ownership, discovered=discovered, complete=complete)
+        gpus, excesses = gpu_reports(inventory, reports, ownership, discovered=are_all, complete=complete)
         is_blind = not (reports or discovered)
         if not is_blind:  # the next credit is then of a longer time, as no row has ended
             self._ledger.credit(began, reports, inventory.readings)

@@ -212,6 +212,14 @@ def test_a_gpu_of_others_is_not_called_free(driver: Driver, tmp_path: Path) -> N
     assert not [line for line in devices.values() if " free " in line]
 
 
+def test_what_others_may_use_is_not_called_nobodys(driver: Driver, tmp_path: Path) -> None:
+    """The driver tells of no process that this container does not see, but of all that is in use."""
+    with runc_container(tmp_path, _inside(driver, ONE_GPU, nodes(tmp_path, [0]))) as container:
+        document, _ = _once(container)
+    assert [(gpu["memory_used"], gpu["memory_unattributed"]) for gpu in document["gpus"]][:1] == [(GIB, None)]
+    assert {gpu["memory_unattributed"] for gpu in document["gpus"]} == {None}
+
+
 def test_scope_node_inside_shows_what_is_visible_there(driver: Driver, tmp_path: Path) -> None:
     with runc_container(tmp_path, _inside(driver, ONE_GPU, nodes(tmp_path, [0]))) as container:
         document, log = _once(container, "--scope", "node")
