@@ -97,7 +97,12 @@ def _rowless(
     inventory: DeviceInventory, containers: Sequence[ContainerReport], ownership: Ownership
 ) -> Iterator[tuple[GpuUuid, OwnShare]]:
     """What each process uses of a device on which its container has no row: one that is excluded, for example."""
-    rows = {report.container.key: {row.id for row in report.accelerators} for report in containers}
+    users = {owner.container for owner in ownership.owners.values()}
+    rows = {
+        report.container.key: {row.id for row in report.accelerators}
+        for report in containers
+        if report.container.key in users
+    }
     for gpu in inventory.gpus:
         if gpu.uuid is None or gpu.kind is DeviceKind.PARTITIONED:  # which lists its instances' processes again
             continue

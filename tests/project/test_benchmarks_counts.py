@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import statistics
 from typing import TYPE_CHECKING
 
 import pytest
@@ -90,7 +89,7 @@ def test_a_further_container_with_a_program_opens_nothing_either(counted_program
 def test_a_cycle_costs_at_most_a_fifth_of_a_collection_of_nvitop_exporter(fake_library_dir: Path) -> None:
     need(is_peer_here(), "nvitop-exporter is not installed (dependency group bench)")
     costs = compare_with_peer(fake_library_dir)
-    assert statistics.median(costs["ours"]) <= statistics.median(costs["theirs"]) / 5
+    assert min(costs["ours"]) <= min(costs["theirs"]) / 5  # what else runs on the machine adds to the others
 
 
 def test_the_table_says_of_each_budget_whether_it_is_held() -> None:
